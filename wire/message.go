@@ -12,37 +12,37 @@ import (
 type Op int32
 
 const (
-	OpCreate                 Op = 1
-	OpDelete                 Op = 2
-	OpExists                 Op = 3
-	OpGetData                Op = 4
-	OpSetData                Op = 5
-	OpGetACL                 Op = 6
-	OpSetACL                 Op = 7
-	OpGetChildren            Op = 8
-	OpSync                   Op = 9
-	OpPing                   Op = 11
-	OpGetChildren2           Op = 12
-	OpCheck                  Op = 13
-	OpMulti                  Op = 14
-	OpCreate2                Op = 15
-	OpReconfig               Op = 16
-	OpCheckWatches           Op = 17
-	OpRemoveWatches          Op = 18
-	OpCreateContainer        Op = 19
-	OpDeleteContainer        Op = 20
-	OpCreateTTL              Op = 21
-	OpMultiRead              Op = 22
-	OpAuth                   Op = 100
-	OpSetWatches             Op = 101
-	OpSASL                   Op = 102
-	OpGetEphemerals          Op = 103
-	OpGetAllChildrenNumber   Op = 104
-	OpSetWatches2            Op = 105
-	OpAddWatch               Op = 106
-	OpWhoAmI                 Op = 107
-	OpCloseSession           Op = -11
-	opError                  Op = -1 // only inside results of multi
+	OpCreate               Op = 1
+	OpDelete               Op = 2
+	OpExists               Op = 3
+	OpGetData              Op = 4
+	OpSetData              Op = 5
+	OpGetACL               Op = 6
+	OpSetACL               Op = 7
+	OpGetChildren          Op = 8
+	OpSync                 Op = 9
+	OpPing                 Op = 11
+	OpGetChildren2         Op = 12
+	OpCheck                Op = 13
+	OpMulti                Op = 14
+	OpCreate2              Op = 15
+	OpReconfig             Op = 16
+	OpCheckWatches         Op = 17
+	OpRemoveWatches        Op = 18
+	OpCreateContainer      Op = 19
+	OpDeleteContainer      Op = 20
+	OpCreateTTL            Op = 21
+	OpMultiRead            Op = 22
+	OpAuth                 Op = 100
+	OpSetWatches           Op = 101
+	OpSASL                 Op = 102
+	OpGetEphemerals        Op = 103
+	OpGetAllChildrenNumber Op = 104
+	OpSetWatches2          Op = 105
+	OpAddWatch             Op = 106
+	OpWhoAmI               Op = 107
+	OpCloseSession         Op = -11
+	opError                Op = -1 // only inside results of multi
 
 	// OpWith wraps another request with what ZooKeeper's header has no room for:
 	// int flags, long seq, long acked, int op, then the record of op. The reply is
@@ -131,7 +131,7 @@ type SASL struct{ Token []byte }
 // SetWatches is the record of OpSetWatches, OpSetWatches2 and OpRewatch. RelZxid is
 // the last zxid whose events the client has.
 type SetWatches struct {
-	RelZxid                                     int64
+	RelZxid                                   int64
 	Data, Exist, Child, Persistent, Recursive []string
 }
 
