@@ -82,22 +82,29 @@ type ConnectReply struct {
 	ReadOnly  *bool
 }
 
-// Request is one decoded request.
+// Request is one decoded request. It may be used by one goroutine at a time.
 type Request struct {
+	// Xid is the client's number of the request, echoed in the reply. Jute answers
+	// OpPing with xid -2 whatever it was, and -1 marks an event.
 	Xid int32
-	Op  Op
+	// Op is OpOf(Body) for a write that is to be encoded.
+	Op Op
 	// Seq and Acked make a write exactly-once (znode.Txn); 0 without OpWith.
 	Seq, Acked int64
 	// Stale allows a read to be answered from this member's state as it is.
 	Stale bool
-	// Body is the record: a znode.Op for a write (Create, Delete, SetData, SetACL,
-	// Multi), else one of this package's request records; nil for OpPing,
-	// OpCloseSession, OpWhoAmI, OpStatus.
+	// Body is the record, always as a pointer: a znode.Op for a write (Create, Delete,
+	// SetData, SetACL, Multi), else one of this package's request records (*PathWatch,
+	// *PathOnly, ...); nil for OpPing, OpCloseSession, OpWhoAmI, OpStatus.
 	Body any
 	// Err is set instead of Body where the record decoded but is not allowed
 	// (create flags: BadArguments) or did not decode (MarshallingError). The reply
-	// is just that error; the connection stays.
+	// is just that error; the connection stays. Unimplemented is an operation that
+	// clients may not send: the reply has zxid -1 and the connection is then closed.
 	Err znode.Error
+	// Detail says in words what is wrong with the record where Err is set. It may
+	// quote what the client sent, but never Data or a password.
+	Detail string
 }
 
 // PathWatch is the record of OpExists, OpGetData, OpGetChildren and OpGetChildren2.
@@ -199,8 +206,10 @@ type Reply struct {
 	Err  znode.Error
 	// Body is nil for an error and for replies that are only a header, else
 	// *znode.Result for a write (also a failed Multi, whose Err is OK in the header)
-	// or one of this package's reply records.
+	// or a pointer to one of this package's reply records (*DataReply, ...).
 	Body any
+	// Detail says the error in words. JSON carries it, jute has no room for it.
+	Detail string
 }
 
 // DataReply answers OpGetData.
