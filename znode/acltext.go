@@ -13,27 +13,44 @@ var permBits = [len(permLetters)]int32{PermCreate, PermDelete, PermRead, PermWri
 
 // ParseACL reads a list in the form of ZooKeeper's tools: scheme:id:perms, separated
 // by commas, perms being letters of cdrwa. The id is all between the first and the
-// last colon. Only the form is checked: what a server takes is its own judgement.
-// Errors name the entry and are InvalidACL to errors.Is.
+// last colon; it may have commas (as x509's have), since an entry without its
+// second colon goes on behind the comma. Only the form is checked: what a server
+// takes is its own judgement. Errors name the entry and are InvalidACL to errors.Is.
 func ParseACL(s string) ([]ACL, error) {
 	var list []ACL
-	for text := range strings.SplitSeq(s, ",") {
-		text = strings.TrimSpace(text)
-		first, last := strings.IndexByte(text, ':'), strings.LastIndexByte(text, ':')
-		if first <= 0 || first == last {
-			return nil, fmt.Errorf("%w: entry %q is not scheme:id:perms", InvalidACL, text)
+	entry := ""
+	for piece := range strings.SplitSeq(s, ",") {
+		entry += piece
+		first, last := strings.IndexByte(entry, ':'), strings.LastIndexByte(entry, ':')
+		if first >= 0 && first == last {
+			entry += ","
+			continue
 		}
-		e := ACL{Scheme: text[:first], ID: text[first+1 : last]}
-		for _, letter := range text[last+1:] {
-			i := strings.IndexRune(permLetters, letter)
-			if i < 0 {
-				return nil, fmt.Errorf("%w: entry %q: permission %q is none of %s", InvalidACL, text, letter, permLetters)
-			}
-			e.Perms |= permBits[i]
+		if first < 0 {
+			break
 		}
-		list = append(list, e)
+		perms, err := parsePerms(entry[last+1:])
+		if err != nil {
+			return nil, fmt.Errorf("%w: entry %q: %w", InvalidACL, entry, err)
+		}
+		list = append(list, ACL{Perms: perms, Scheme: strings.TrimSpace(entry[:first]), ID: entry[first+1 : last]})
+		entry = ""
+	}
+	if entry != "" || len(list) == 0 {
+		return nil, fmt.Errorf("%w: entry %q is not scheme:id:perms", InvalidACL, strings.TrimSuffix(entry, ","))
 	}
 	return list, nil
+}
+
+func parsePerms(letters string) (perms int32, err error) {
+	for _, letter := range letters {
+		i := strings.IndexRune(permLetters, letter)
+		if i < 0 {
+			return 0, fmt.Errorf("permission %q is none of %s", letter, permLetters)
+		}
+		perms |= permBits[i]
+	}
+	return perms, nil
 }
 
 // String is the entry in the form that ParseACL reads. Unknown permission bits are

@@ -27,6 +27,14 @@ const (
 	TTL                    // no children and no change of the data for TTLMs
 )
 
+// TTLMaxMs is the longest lifetime of a TTL znode in milliseconds: ZooKeeper has 40
+// bits for it, which is 34 years.
+const TTLMaxMs = 1<<40 - 1
+
+// SequenceMax is the last number that a sequential create appends: what its clients
+// parse is ten digits of a 32-bit number.
+const SequenceMax = 1<<31 - 1
+
 // Mode is what a create asks for.
 type Mode struct {
 	Kind Kind

@@ -160,8 +160,9 @@ type Change struct {
 	ACL, ParentACL []ACL
 }
 
-// Delta is what a transaction changes. Effects are in order; a later one on the
-// same key replaces an earlier one. A failed transaction has an empty Delta.
+// Delta is what a transaction changes. Apply returns one effect per key at most, in
+// the order of the first change of each; Changes are in the order of the
+// operations. A failed transaction has an empty Delta.
 type Delta struct {
 	Zxid     int64 // 0 if nothing changed
 	TimeMs   int64
@@ -172,7 +173,8 @@ type Delta struct {
 }
 
 // NodeEffect stores Node at Path, or removes what is there if Node is nil. Prev is
-// what was there before (nil if nothing).
+// what was there before the transaction (nil if nothing). Both are nil for a znode
+// that a Multi created and deleted.
 type NodeEffect struct {
 	Path       string
 	Node, Prev *Node

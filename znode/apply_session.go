@@ -1,0 +1,94 @@
+package znode
+
+import (
+	"slices"
+
+	"github.com/tenure-dev/tenure/session"
+)
+
+// openSession starts a session. It works also while the state is Full: whoever
+// wants to delete needs one.
+func (a *change) openSession(op *OpenSession) Result {
+	if op.TimeoutMs <= 0 {
+		return failed(BadArguments)
+	}
+	s := &session.Session{ID: session.ID(a.zxid), TimeoutMs: op.TimeoutMs, Password: op.Password}
+	a.delta.Sessions = []SessionEffect{{ID: s.ID, Session: s}}
+	return Result{Kind: ResultSession, Session: *s}
+}
+
+// closeSession ends a session: its own by the client, any by the server or super.
+// The ephemerals go in ascending order of their paths, so that all members tell the
+// same story.
+func (a *change) closeSession(op *CloseSession) Result {
+	if a.txn.Session != 0 && a.txn.Session != op.Session && !isSuper(a.txn.Auth) {
+		return failed(NoAuth)
+	}
+	if a.view.Session(op.Session) == nil {
+		return failed(SessionExpired)
+	}
+	var paths []string
+	a.view.Ephemerals(op.Session, func(path string) bool {
+		paths = append(paths, path)
+		return true
+	})
+	a.delta.Sessions = []SessionEffect{{ID: op.Session}}
+	a.delta.Nodes = slices.Grow(a.delta.Nodes, len(paths))
+	a.delta.Changes = slices.Grow(a.delta.Changes, len(paths))
+	parentPath, parent := "", (*Node)(nil)
+	for _, path := range paths {
+		n := a.node(path)
+		if n == nil {
+			continue // only a View that failed has an index without its znode
+		}
+		// Most ephemerals of a session are siblings: look their parent up once.
+		if p, _ := Split(path); p != parentPath {
+			parentPath, parent = p, a.node(p)
+		}
+		a.remove(path, n, Children{}, parentPath, parent)
+	}
+	return Result{}
+}
+
+func isSuper(ids []Identity) bool {
+	return slices.ContainsFunc(ids, func(id Identity) bool { return id.Scheme == "super" })
+}
+
+// reap deletes what its kind allows to go. The leader judged the same before it
+// asked; in between a child or new data may have come.
+func (a *change) reap(op *Reap) Result {
+	if a.txn.Session != 0 {
+		return failed(Unimplemented)
+	}
+	n := a.node(op.Path)
+	if n == nil {
+		return failed(NoNode)
+	}
+	own := a.children(op.Path)
+	if own.Live > 0 {
+		return failed(NotEmpty)
+	}
+	if !Reapable(n, own, a.timeMs) {
+		return failed(BadVersion)
+	}
+	parentPath, _ := Split(op.Path)
+	a.remove(op.Path, n, own, parentPath, a.node(parentPath))
+	return Result{}
+}
+
+// Reapable reports whether a Reap of the znode would succeed at nowMs: a container
+// that had a child and has none, or a childless TTL znode whose data is older than
+// its lifetime. A container that never had a child stays, as in ZooKeeper 3.9: its
+// creator may be about to use it.
+func Reapable(n *Node, c Children, nowMs int64) bool {
+	if c.Live > 0 {
+		return false
+	}
+	switch n.Kind {
+	case Container:
+		return c.Created > 0
+	case TTL:
+		return nowMs-n.Mtime > n.TTLMs
+	}
+	return false
+}
