@@ -17,7 +17,7 @@ func manySessions() *session.Tracker {
 }
 
 func BenchmarkTouch(b *testing.B) {
-	tr, now, id := manySessions(), int64(10_000*ms), session.ID(0)
+	tr, now, id := manySessions(), 10_000*ms, session.ID(0)
 	b.ReportAllocs()
 	for b.Loop() {
 		id = id*7919%benchSessions + 1
@@ -29,7 +29,7 @@ func BenchmarkTouch(b *testing.B) {
 // BenchmarkSteadyState is what the owner pays per heartbeat in all: 100,000 sessions
 // that beat each 3 s, and a look for expired ones each 10 ms.
 func BenchmarkSteadyState(b *testing.B) {
-	tr, now := manySessions(), int64(10_000*ms)
+	tr, now := manySessions(), 10_000*ms
 	id, asked := session.ID(0), now
 	b.ReportAllocs()
 	for b.Loop() {
@@ -48,7 +48,7 @@ func BenchmarkSteadyState(b *testing.B) {
 
 // BenchmarkExpire is the cost per expired session when all go at once.
 func BenchmarkExpire(b *testing.B) {
-	tr, now := manySessions(), int64(100_000*ms)
+	tr, now := manySessions(), 100_000*ms
 	for b.Loop() {
 		due := tr.Expired(now, 1)
 		if due == nil {
