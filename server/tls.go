@@ -1,0 +1,292 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/znode"
+)
+
+// Bounds on handshakes in progress, so that strangers who only connect cannot make
+// the server hold or compute without limit. Beyond either, the newest is closed.
+const (
+	maxHandshakes       = 1024
+	maxHandshakesPerIP  = maxHandshakes / 4
+	handshakeAcceptWait = 5 * time.Millisecond // after a failed accept, as net/http waits at first
+)
+
+// secureListener is how every door gets its listener: ln itself without TLS, else one
+// that hands out connections whose handshake is done, under one configuration. The
+// result owns ln.
+func secureListener(ln net.Listener, c *Config, log *slog.Logger) (net.Listener, error) {
+	if c.TLS.CertFile == "" {
+		return ln, nil
+	}
+	files := &tlsFiles{from: c.TLS, log: log}
+	if err := files.load(); err != nil {
+		return nil, err
+	}
+	l := &tlsListener{
+		Listener: ln, timeout: c.HandshakeTimeout, log: log,
+		ready: make(chan net.Conn), closing: make(chan struct{}),
+		config: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.current(), nil },
+		},
+	}
+	l.mu.perIP = map[string]int{}
+	l.mu.conns = map[net.Conn]struct{}{}
+	l.done.Go(l.acceptLoop)
+	return l, nil
+}
+
+// tlsFiles is the TLS configuration made of certificate, key and client CA, read again
+// when one of the files has changed. It is safe for concurrent use.
+type tlsFiles struct {
+	from TLSConfig
+	log  *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		stamp  string // of the files that were last tried
+		config *tls.Config
+	}
+}
+
+// current looks whether the files have changed, which costs three stats against a
+// handshake's millisecond. Files that do not load leave the last good ones in use: a
+// certificate and its key are rarely replaced in one instant.
+func (t *tlsFiles) current() *tls.Config {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	stamp, err := t.stamp()
+	if err != nil {
+		stamp = err.Error()
+	}
+	if stamp == t.mu.stamp {
+		return t.mu.config
+	}
+	t.mu.stamp = stamp
+	var config *tls.Config
+	if err == nil {
+		config, err = t.from.load()
+	}
+	if err != nil {
+		t.log.Error("TLS files have changed but do not load; the last good ones stay in use", "error", err)
+		return t.mu.config
+	}
+	t.mu.config = config
+	t.log.Info("TLS files have changed and are in use", "cert", t.from.CertFile)
+	return config
+}
+
+// load is the first read, whose error is final.
+func (t *tlsFiles) load() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var err error
+	if t.mu.stamp, err = t.stamp(); err != nil {
+		return err
+	}
+	t.mu.config, err = t.from.load()
+	return err
+}
+
+// stamp is a text that differs when one of the files differs.
+func (t *tlsFiles) stamp() (string, error) {
+	stamp := ""
+	for _, path := range []string{t.from.CertFile, t.from.KeyFile, t.from.ClientCAFile} {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", fmt.Errorf("TLS file: %w", err)
+		}
+		stamp += fmt.Sprintf("%d %d;", info.ModTime().UnixNano(), info.Size())
+	}
+	return stamp, nil
+}
+
+// load reads the files.
+func (t TLSConfig) load() (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls-cert = %q with tls-key = %q: %w", t.CertFile, t.KeyFile, err)
+	}
+	if len(cert.Leaf.DNSNames)+len(cert.Leaf.IPAddresses)+len(cert.Leaf.URIs) == 0 {
+		return nil, fmt.Errorf("tls-cert = %q: the certificate has no subject alternative name, "+
+			"so no client would accept it", t.CertFile)
+	}
+	c := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{cert},
+		NextProtos:   []string{"http/1.1"}, // websocket needs it
+	}
+	switch t.ClientAuth {
+	case ClientAuthRequest:
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	case ClientAuthRequire:
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	default:
+		return c, nil
+	}
+	pem, err := os.ReadFile(t.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls-client-ca = %q: %w", t.ClientCAFile, err)
+	}
+	c.ClientCAs = x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("tls-client-ca = %q: has no PEM certificate", t.ClientCAFile)
+	}
+	return c, nil
+}
+
+// tlsListener does the handshakes of its connections in goroutines of its own, so that
+// Accept gives only finished ones and a slow or silent peer holds up nobody.
+type tlsListener struct {
+	net.Listener
+	config  *tls.Config
+	timeout time.Duration // of one handshake
+	log     *slog.Logger
+
+	ready   chan net.Conn // finished handshakes
+	closing chan struct{}
+	once    sync.Once
+	done    sync.WaitGroup // acceptLoop and every handshake
+
+	mu struct {
+		sync.Mutex
+		conns map[net.Conn]struct{} // in handshake; at most maxHandshakes
+		perIP map[string]int        // of those
+	}
+}
+
+// Accept waits for the next connection with a finished handshake, a *tls.Conn.
+func (l *tlsListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case <-l.closing:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends the listener and the handshakes in progress, and waits for them.
+func (l *tlsListener) Close() error {
+	var err error
+	l.once.Do(func() {
+		close(l.closing)
+		err = l.Listener.Close()
+		l.mu.Lock()
+		for c := range l.mu.conns {
+			_ = c.Close()
+		}
+		l.mu.Unlock()
+		l.done.Wait()
+	})
+	return err
+}
+
+func (l *tlsListener) acceptLoop() {
+	for {
+		c, err := l.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			l.log.Warn("accept failed", "error", err)
+			select {
+			case <-l.closing:
+				return
+			case <-time.After(handshakeAcceptWait): // out of descriptors, most likely
+			}
+			continue
+		}
+		if !l.enter(c) {
+			_ = c.Close()
+			continue
+		}
+		l.done.Go(func() { l.handshake(c) })
+	}
+}
+
+// enter counts c among the handshakes in progress, if there is room.
+func (l *tlsListener) enter(c net.Conn) bool {
+	ip := remoteIP(c.RemoteAddr())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closing:
+		return false
+	default:
+	}
+	if len(l.mu.conns) >= maxHandshakes || l.mu.perIP[ip] >= maxHandshakesPerIP {
+		return false
+	}
+	l.mu.conns[c] = struct{}{}
+	l.mu.perIP[ip]++
+	return true
+}
+
+func (l *tlsListener) leave(c net.Conn) {
+	ip := remoteIP(c.RemoteAddr())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.mu.conns, c)
+	if l.mu.perIP[ip]--; l.mu.perIP[ip] == 0 {
+		delete(l.mu.perIP, ip)
+	}
+}
+
+func (l *tlsListener) handshake(raw net.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+	defer cancel()
+	c := tls.Server(raw, l.config)
+	err := c.HandshakeContext(ctx)
+	l.leave(raw)
+	if err != nil {
+		l.log.Debug("TLS handshake failed", "remote", raw.RemoteAddr().String(), "error", err)
+		_ = raw.Close()
+		return
+	}
+	select {
+	case l.ready <- c:
+	case <-l.closing:
+		_ = raw.Close()
+	}
+}
+
+// remoteIP is the address without its port.
+func remoteIP(a net.Addr) string {
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}
+
+// certIdentity is the identity that a verified client certificate proves: scheme x509
+// and the subject's distinguished name as RFC 2253 writes it, like ZooKeeper's
+// X509AuthenticationProvider. false without a verified certificate.
+func certIdentity(state *tls.ConnectionState) (znode.Identity, bool) {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return znode.Identity{}, false
+	}
+	// The raw subject keeps the certificate's own order, which pkix.Name would not.
+	var subject pkix.RDNSequence
+	if rest, err := asn1.Unmarshal(state.PeerCertificates[0].RawSubject, &subject); err != nil || len(rest) > 0 {
+		return znode.Identity{}, false
+	}
+	return znode.Identity{Scheme: "x509", ID: subject.String()}, true
+}
