@@ -1,84 +1,234 @@
-// Package store keeps the state (znodes, sessions, change history, results) in Pebble.
+// Package store keeps the replicated state in Pebble: znodes, sessions, the change
+// history and the results that native sessions have not acknowledged yet.
+//
+// It has no write-ahead log: the Raft log is it. A batch of effects and the index of
+// the log entry they come from are one Pebble batch, so after a crash the state is
+// that of some earlier entry, never half of one, and the log is replayed from
+// Applied on. Apply is deterministic: the state and its Digest at an index are the
+// same on all members, however the entries were batched.
+//
+// The key schema is in keys.go.
 package store
 
 import (
-	"io"
-	"iter"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/tenure-dev/tenure/session"
-	"github.com/tenure-dev/tenure/wire"
 	"github.com/tenure-dev/tenure/znode"
+)
+
+// Defaults of Options.
+const (
+	DefaultCacheBytes   = 32 << 20
+	DefaultHistoryCount = 1_000_000
+	DefaultHistoryBytes = 256 << 20
+	DefaultHistoryAge   = time.Hour
 )
 
 // Options configures Open. The zero value means the documented defaults.
 type Options struct {
-	FS         vfs.FS // nil = the real one
-	Log        *slog.Logger
-	CacheBytes int64 // decoded hot records, default 64 MiB
+	FS  vfs.FS       // nil = the real one
+	Log *slog.Logger // nil = nothing is logged
+	// CacheBytes bounds the decoded hot records in memory, default 32 MiB. The Go
+	// heap may be twice that. Pebble's own memory, some 50 MiB, comes on top.
+	CacheBytes int64
 	// History bounds what watches can catch up from; whichever is reached first.
+	// The newest batch is always kept.
 	HistoryCount int64         // changes, default 1 000 000
-	HistoryBytes int64         // default 256 MiB
+	HistoryBytes int64         // on disk before compression, default 256 MiB
 	HistoryAge   time.Duration // by the leader's stamps, default 1 h
+}
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+	if o.HistoryCount == 0 {
+		o.HistoryCount = DefaultHistoryCount
+	}
+	if o.HistoryBytes == 0 {
+		o.HistoryBytes = DefaultHistoryBytes
+	}
+	if o.HistoryAge == 0 {
+		o.HistoryAge = DefaultHistoryAge
+	}
+	return o
+}
+
+func (o *Options) validate() error {
+	if o.CacheBytes < 0 || o.HistoryCount < 0 || o.HistoryBytes < 0 || o.HistoryAge < 0 {
+		return fmt.Errorf("store: negative option: CacheBytes %d, HistoryCount %d, HistoryBytes %d, HistoryAge %s",
+			o.CacheBytes, o.HistoryCount, o.HistoryBytes, o.HistoryAge)
+	}
+	return nil
 }
 
 // Store is the state of one member. One goroutine, the writer, calls Begin and the
 // Batch's methods; any number may call the read methods. A read must not run while
 // Commit runs: the owner holds a lock (shared for reads, exclusive for Commit),
 // because what must be atomic with Commit (answers, watch events) is the owner's.
-type Store struct{}
+// Applied, LastZxid, Digest, Counts, Durable, Flush and WriteSnapshot, and the range
+// over what History returned, need no lock.
+type Store struct {
+	o     Options
+	db    *pebble.DB
+	cache *cache
+	now   atomic.Pointer[meta] // as of the last Commit; never changed in place
+	// failed is the first error of Pebble's own goroutines that endangers the state.
+	failed atomic.Pointer[error]
 
-func Open(dir string, o Options) (*Store, error) { panic("stub") }
-func (s *Store) Close() error                    { panic("stub") } // flushes
+	// Written by Commit, read by reads and by the writer.
+	sessions map[session.ID]*session.Session
 
-// Applied is the index of the last log entry whose effects are visible.
-func (s *Store) Applied() uint64 { panic("stub") }
-
-// Durable is the index of the last entry whose effects would survive a power cut now.
-func (s *Store) Durable() uint64 { panic("stub") }
-
-// Flush makes everything committed before the call durable and returns Durable.
-func (s *Store) Flush() (uint64, error) { panic("stub") }
-
-// Begin starts the batch of the log entry at index. Index must be Applied()+1 or more.
-func (s *Store) Begin(index uint64) *Batch { panic("stub") }
-
-// Batch collects the effects of one log entry (or several).
-type Batch struct{}
-
-// Outcome is what one transaction led to.
-type Outcome struct {
-	Result znode.Result
-	// Changes are for watches; nil for a duplicate.
-	Changes []znode.Change
-	// Sessions opened or closed by it, in order.
-	Sessions []znode.SessionEffect
-	// Gap: the write's Seq is not the next of its session; nothing was done, and the
-	// connection that sent it must be closed so that the client resends in order.
-	Gap bool
+	// Owned by the writer.
+	batch    Batch
+	windows  map[session.ID]*window
+	segments []segment // closed ones, oldest first
 }
 
-// Apply runs one transaction after those applied earlier in the batch.
-func (b *Batch) Apply(stamp znode.Stamp, t *znode.Txn) Outcome { panic("stub") }
+// Open opens the store in dir, and creates it with znode.Genesis if there is none.
+// It reads all sessions and unacknowledged results, but no znodes.
+func Open(dir string, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	s := newStore(o)
+	db, err := pebble.Open(dir, pebbleOptions(&o, s.fail))
+	if err != nil {
+		return nil, fmt.Errorf("store: open %s: %w", dir, err)
+	}
+	s.db = db
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
 
-// Commit writes the batch and makes it visible. An error is fatal to the process.
-func (b *Batch) Commit() error { panic("stub") }
+func newStore(o Options) *Store {
+	s := &Store{
+		o:        o,
+		cache:    newCache(o.CacheBytes),
+		sessions: make(map[session.ID]*session.Session),
+		windows:  make(map[session.ID]*window),
+	}
+	s.batch.init(s)
+	return s
+}
 
-func (s *Store) LastZxid() int64 { panic("stub") }
+// load reads what is kept in memory, or writes the genesis.
+func (s *Store) load() error {
+	m, ok, err := readMeta(s.db)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return s.genesis()
+	}
+	s.now.Store(&m)
+	if err := s.loadSessions(); err != nil {
+		return err
+	}
+	if err := s.loadWindows(); err != nil {
+		return err
+	}
+	return s.loadSegments()
+}
 
-// Node returns znode and counters, nil if there is none.
-func (s *Store) Node(path string) (*znode.Node, znode.Children, error) { panic("stub") }
+// genesis makes the state that every ensemble starts from. If it is lost in a crash
+// it is made again.
+func (s *Store) genesis() error {
+	empty, err := isEmpty(s.db)
+	if err != nil {
+		return err
+	}
+	if !empty {
+		return &CorruptError{Key: "meta", What: "the record is missing, but others are there"}
+	}
+	s.now.Store(&meta{})
+	b := s.begin(0)
+	delta := znode.Genesis()
+	b.merge(&delta)
+	return b.Commit()
+}
 
-// List returns up to limit (0 = all) names of path's children after after, ascending.
-func (s *Store) List(path, after string, limit int) ([]string, error)      { panic("stub") }
-func (s *Store) Subtree(path string) (count, bytes int64, err error)       { panic("stub") }
-func (s *Store) Ephemerals(id session.ID, prefix string) ([]string, error) { panic("stub") }
-func (s *Store) Session(id session.ID) *session.Session                    { panic("stub") }
-func (s *Store) Sessions(after session.ID, limit int) []session.Session    { panic("stub") }
-func (s *Store) Reapable(nowMs int64, limit int) ([]string, error)         { panic("stub") }
+func isEmpty(db *pebble.DB) (bool, error) {
+	it, err := db.NewIter(nil)
+	if err != nil {
+		return false, fmt.Errorf("store: %w", err)
+	}
+	found := it.First()
+	return !found, it.Close()
+}
+
+func (s *Store) loadSessions() error {
+	return scan(s.db, tableBounds(tableSession), func(key, value []byte) error {
+		one, err := decodeSession(key, value)
+		if err == nil {
+			s.sessions[one.ID] = one
+		}
+		return err
+	})
+}
+
+func (s *Store) loadSegments() error {
+	return scan(s.db, tableBounds(tableSegment), func(key, value []byte) error {
+		one, err := decodeSegment(key, value)
+		s.segments = append(s.segments, one)
+		return err
+	})
+}
+
+// Close flushes and closes. No method may be called afterwards, and no range over a
+// History may be going on.
+func (s *Store) Close() error {
+	flushErr := s.db.Flush()
+	if err := errors.Join(flushErr, s.db.Close()); err != nil {
+		return fmt.Errorf("store: close: %w", err)
+	}
+	return nil
+}
+
+// fail keeps the first error of Pebble's goroutines; Commit and Flush return it.
+func (s *Store) fail(err error) {
+	if s.failed.CompareAndSwap(nil, &err) {
+		s.o.Log.Error("the store's disk failed", "err", err)
+	}
+}
+
+func (s *Store) failure() error {
+	if p := s.failed.Load(); p != nil {
+		return fmt.Errorf("store: disk failed earlier: %w", *p)
+	}
+	return nil
+}
+
+// Applied is the index of the last log entry whose effects are visible.
+func (s *Store) Applied() uint64 { return s.now.Load().applied }
+
+// LastZxid is the zxid of the newest change, 0 if there was none.
+func (s *Store) LastZxid() int64 { return s.now.Load().zxid }
+
+// LastTimeMs is the largest time stamped so far, in milliseconds since 1970.
+func (s *Store) LastTimeMs() int64 { return s.now.Load().timeMs }
+
+// Digest is a hash of the replicated state: equal on all members at equal Applied.
+// It is the sum of the hashes of all records of znodes, sessions, windows and
+// results. It detects accidents, not forgery.
+func (s *Store) Digest() uint64 { return s.now.Load().digest }
 
 // Counts of the whole state, kept up to date by Commit.
 type Counts struct {
@@ -88,31 +238,83 @@ type Counts struct {
 	Results                                 int64 // kept for native sessions
 }
 
-func (s *Store) Counts() Counts { panic("stub") }
+// Counts returns the counts as of the last Commit.
+func (s *Store) Counts() Counts { return s.now.Load().counts }
 
-// History yields the changes with a zxid above from, in order. complete is false if
-// the history no longer reaches back to from.
-func (s *Store) History(from int64) (changes iter.Seq2[HistoryEntry, error], complete bool) {
-	panic("stub")
+// Durable is the index of the last entry whose effects would survive a power cut
+// now, 0 if that cannot be told.
+func (s *Store) Durable() uint64 {
+	index, err := s.durable()
+	if err != nil {
+		s.o.Log.Error("cannot tell what is durable", "err", err)
+		return 0
+	}
+	return index
 }
 
-type HistoryEntry struct {
-	Zxid    int64
-	Changes []znode.Change
+func (s *Store) durable() (uint64, error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{
+		LowerBound: metaKey, UpperBound: []byte{tableMeta + 1}, OnlyReadGuaranteedDurable: true,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("store: %w", err)
+	}
+	var m meta
+	if it.First() {
+		m, err = decodeMeta(it.Value())
+	}
+	return m.applied, errors.Join(err, it.Close())
 }
 
-// Digest is a hash of the replicated state: equal on all members at equal Applied.
-func (s *Store) Digest() uint64 { panic("stub") }
-
-// SnapshotInfo describes a snapshot.
-type SnapshotInfo struct {
-	Applied uint64
-	Zxid    int64
-	Digest  uint64
-	Records int64
-	Bytes   int64
+// Flush makes everything committed before the call durable and returns Durable. It
+// may run beside Commit.
+func (s *Store) Flush() (uint64, error) {
+	if err := s.db.Flush(); err != nil {
+		return 0, fmt.Errorf("store: flush: %w", err)
+	}
+	if err := s.failure(); err != nil {
+		return 0, err
+	}
+	return s.durable()
 }
 
-func (s *Store) WriteSnapshot(w io.Writer) (SnapshotInfo, error) { panic("stub") }
+// readMeta returns the meta record, false if there is none.
+func readMeta(r pebble.Reader) (meta, bool, error) {
+	value, closer, err := r.Get(metaKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return meta{}, false, nil
+	}
+	if err != nil {
+		return meta{}, false, fmt.Errorf("store: read meta: %w", err)
+	}
+	m, err := decodeMeta(value)
+	return m, true, errors.Join(err, closer.Close())
+}
 
-var _ wire.Op
+// errStop ends a scan early without an error.
+var errStop = errors.New("stop")
+
+// scan calls each with the records in b in order until it returns an error. Keys and
+// values are only valid during the call.
+func scan(r pebble.Reader, b bounds, each func(key, value []byte) error) error {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: b.lower, UpperBound: b.upper})
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for valid := it.First(); valid; valid = it.Next() {
+		value, err := it.ValueAndErr()
+		if err == nil {
+			err = each(it.Key(), value)
+		}
+		if err != nil {
+			if err == errStop {
+				err = nil
+			}
+			return errors.Join(err, it.Close())
+		}
+	}
+	if err := it.Close(); err != nil {
+		return fmt.Errorf("store: read from %s: %w", formatKey(b.lower), err)
+	}
+	return nil
+}

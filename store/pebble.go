@@ -1,0 +1,73 @@
+package store
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+)
+
+const (
+	// memTableBytes trades memory against write amplification: hot records that
+	// change again and again die in the memtable.
+	memTableBytes = 16 << 20
+	// blockCacheBytes is small because decoded records are cached above it; it
+	// must hold the filters and indexes of some millions of znodes.
+	blockCacheBytes = 16 << 20
+	bloomBitsPerKey = 10
+)
+
+// pebbleOptions returns Pebble's options for o. failed is called with errors that
+// endanger the state.
+func pebbleOptions(o *Options, failed func(error)) *pebble.Options {
+	p := &pebble.Options{
+		FS:                          o.FS,
+		Logger:                      logger{o.Log},
+		CacheSize:                   blockCacheBytes,
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		// Writes are bounded by the log's syncs; stopping them for level 0 would stop
+		// the whole member.
+		L0StopWritesThreshold:      64,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
+		FormatMajorVersion:         pebble.FormatNewest,
+		DisableWAL:                 true, // the Raft log is the write-ahead log
+	}
+	for i := range p.Levels {
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
+	}
+	p.EventListener = &pebble.EventListener{
+		BackgroundError: func(err error) { o.Log.Error("pebble", "err", err) },
+		DataCorruption:  func(info pebble.DataCorruptionInfo) { failed(fmt.Errorf("%s", info)) },
+		FlushEnd: func(info pebble.FlushInfo) {
+			if info.Err != nil {
+				failed(info.Err)
+			}
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			o.Log.Warn("the store stalls", "reason", info.Reason)
+		},
+	}
+	return p
+}
+
+// logger turns Pebble's messages into structured ones.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Infof(format string, args ...any) {
+	l.log.Debug("pebble", "msg", fmt.Sprintf(format, args...))
+}
+
+func (l logger) Errorf(format string, args ...any) {
+	l.log.Error("pebble", "msg", fmt.Sprintf(format, args...))
+}
+
+// Fatalf must not return. Pebble calls it where its state in memory and on disk can
+// no longer agree, so the process must end.
+func (l logger) Fatalf(format string, args ...any) {
+	msg := fmt.Sprintf(format, args...)
+	l.log.Error("pebble cannot go on", "msg", msg)
+	panic("pebble: " + msg)
+}
