@@ -1,0 +1,255 @@
+package server
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/session"
+	"github.com/tenure-dev/tenure/wire"
+	"github.com/tenure-dev/tenure/znode"
+)
+
+// Websocket close codes, documented in docs/protocol.md. Other doors just close.
+const (
+	closeNormal      = 1000
+	closeGoingAway   = 1001
+	closePolicy      = 1008
+	closeTooBig      = 1009
+	closeRestart     = 1012 // come back: this member is stopping
+	closeTryAgain    = 1013 // no leader, or overloaded
+	closeBadRequest  = 4400
+	closeSessionOver = 4401
+	closeTimeout     = 4408 // the first message did not come in time
+	closeMoved       = 4409 // the session continued on another connection
+	closeBehind      = 4410 // the client has seen more than this member has
+	closeTooMany     = 4429
+)
+
+// serve reads a connection until it ends. The first message opens or resumes a
+// session; those behind it may come at once.
+func (c *conn) serve() {
+	defer c.gone()
+	msg, err := c.door.Next()
+	if err != nil {
+		c.close(readFailure(err))
+		return
+	}
+	req, err := c.codec.DecodeConnect(msg)
+	if err == nil {
+		err = c.admit(&req)
+	}
+	if err != nil {
+		c.close(reasonOf(err, closeBadRequest))
+		return
+	}
+	c.push(&call{c: c, connect: &req, size: int64(len(msg)), start: c.arrivedAt, ids: *c.ids.Load()})
+	for {
+		msg, err := c.door.Next()
+		if err != nil {
+			c.close(readFailure(err))
+			return
+		}
+		if err := c.receive(msg); err != nil {
+			c.close(reasonOf(err, closeBadRequest))
+			return
+		}
+	}
+}
+
+// refusal is an error that ends a connection with a code of its own.
+type refusal struct{ closeReason }
+
+func (r refusal) Error() string { return r.text }
+
+// reasonOf turns an error into what the connection is told, with code unless the
+// error brings its own.
+func reasonOf(err error, code int) closeReason {
+	if r, ok := errors.AsType[refusal](err); ok {
+		return r.closeReason
+	}
+	return closeReason{code, err.Error()}
+}
+
+// admit judges a handshake before anything is written for it.
+func (c *conn) admit(r *wire.ConnectRequest) error {
+	if last := c.srv.store.LastZxid(); r.LastZxid > last {
+		c.srv.metrics.refusedBehind()
+		return refusal{closeReason{closeBehind, fmt.Sprintf("server history is behind: you have seen zxid %d, this member has %d", r.LastZxid, last)}}
+	}
+	if limit := c.srv.cfg.MaxSessions; r.Session == 0 && c.srv.sessions.len() >= limit {
+		return refusal{closeReason{closeTooMany, fmt.Sprintf("max-sessions %d reached", limit)}}
+	}
+	return nil
+}
+
+// openSession is the transaction that a handshake without a session asks for.
+func (s *Server) openSession(r *wire.ConnectRequest) *znode.OpenSession {
+	op := &znode.OpenSession{TimeoutMs: session.Negotiate(r.TimeoutMs,
+		int32(s.cfg.MinSessionTimeout.Milliseconds()), int32(s.cfg.MaxSessionTimeout.Milliseconds()))}
+	rand.Read(op.Password[:])
+	return op
+}
+
+// opened answers the handshake that opened a session. Called by apply.
+func (c *conn) opened(k *call, res *znode.Result) {
+	if res.Err != znode.OK {
+		c.completed(k, nil, &closeReason{closeTryAgain, "session not opened: " + res.Err.Error()})
+		return
+	}
+	l := c.srv.sessions.get(res.Session.ID)
+	c.bind(k, l)
+	c.completed(k, nil, nil)
+}
+
+// bind makes the connection the session's, answers its handshake and cuts the
+// connection that had the session before: behind this nothing of that one is
+// proposed any more.
+func (c *conn) bind(k *call, l *liveSession) {
+	c.mu.Lock()
+	if c.mu.closing != nil {
+		c.mu.Unlock()
+		return
+	}
+	old := l.conn.Swap(c)
+	c.live.Store(l)
+	c.door.Opened()
+	c.appendConnectLocked(k, l)
+	c.mu.Unlock()
+	if old != nil && old != c {
+		old.live.Store(nil)
+		old.close(closeReason{closeMoved, "the session continued on another connection"})
+	}
+}
+
+// appendConnectLocked answers a handshake; with a nil session it refuses.
+func (c *conn) appendConnectLocked(k *call, l *liveSession) {
+	r := wire.ConnectReply{}
+	if l != nil {
+		r = wire.ConnectReply{TimeoutMs: l.TimeoutMs, Session: l.ID, Password: l.Password}
+	}
+	if k.connect.ReadOnly != nil {
+		r.ReadOnly = new(bool)
+	}
+	c.appendLocked(func(b []byte) []byte { return c.codec.AppendConnectReply(b, &r) })
+}
+
+// resume answers a handshake that names a session. The password is checked before
+// anything is done to the connection that the session is on. Called by the worker
+// under the shared state lock, without the connection's.
+func (c *conn) resume(k *call) {
+	l := c.srv.sessions.get(k.connect.Session)
+	ok := l != nil && subtle.ConstantTimeCompare(l.Password[:], k.connect.Password) == 1 &&
+		c.srv.sessions.touch(l.ID, k.start)
+	if !ok {
+		c.mu.Lock()
+		c.appendConnectLocked(k, nil)
+		c.closeLocked(closeReason{closeSessionOver, "session " + k.connect.Session.String() + " is unknown, over, or the password is wrong"})
+		c.mu.Unlock()
+		return
+	}
+	c.bind(k, l)
+}
+
+// heard is called when bytes came in: whatever it is, the client lives.
+func (c *conn) heard() {
+	c.arrivedAt = c.srv.now()
+	l := c.live.Load()
+	if l != nil && !c.srv.sessions.touch(l.ID, c.arrivedAt) {
+		c.close(closeReason{closeSessionOver, "session " + l.ID.String() + " is over"})
+	}
+}
+
+// receive queues one request.
+func (c *conn) receive(msg []byte) error {
+	req, err := c.codec.DecodeRequest(msg)
+	if err != nil {
+		return err
+	}
+	k := &call{c: c, req: req, size: int64(len(msg)) + callOverhead, start: c.arrivedAt, ids: *c.ids.Load()}
+	switch {
+	case req.Err != znode.OK:
+		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: req.Err, Detail: req.Detail}
+		k.end = unimplemented(req.Err)
+	case req.Op == wire.OpAuth:
+		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: c.authenticate(req.Body.(*wire.Auth))}
+		if k.reply.Err != znode.OK {
+			k.end = &closeReason{closePolicy, "authentication failed"}
+		}
+	case req.Op == wire.OpKillSession && !isSuper(k.ids):
+		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.NoAuth}
+	}
+	c.push(k)
+	return nil
+}
+
+// callOverhead is what a queued request costs besides its bytes.
+const callOverhead = 512
+
+// unimplemented ends a connection that sent an operation nobody knows, as ZooKeeper does.
+func unimplemented(e znode.Error) *closeReason {
+	if e != znode.Unimplemented {
+		return nil
+	}
+	return &closeReason{closeBadRequest, "unknown operation"}
+}
+
+// authenticate adds identities to the connection: for all requests behind this one.
+func (c *conn) authenticate(a *wire.Auth) znode.Error {
+	var more []znode.Identity
+	if a.Scheme == "token" {
+		if !c.srv.token.ok(string(a.Data)) {
+			c.log.Warn("wrong admin token", "remote", c.remote)
+			return znode.AuthFailed
+		}
+		more = []znode.Identity{{Scheme: "super"}}
+	} else {
+		var e znode.Error
+		if more, e = znode.Authenticate(a.Scheme, a.Data, c.srv.cfg.SuperDigest.Reveal()); e != znode.OK {
+			return e
+		}
+	}
+	ids := slices.Clone(*c.ids.Load())
+	for _, id := range more {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	c.ids.Store(&ids)
+	return znode.OK
+}
+
+// isSuper reports whether one of the identities passes every check.
+func isSuper(ids []znode.Identity) bool {
+	return slices.ContainsFunc(ids, func(id znode.Identity) bool { return id.Scheme == "super" })
+}
+
+// gone cleans up behind the reader: the watches go, the session stays.
+func (c *conn) gone() {
+	c.mu.Lock()
+	for !c.mu.closed {
+		if c.startLocked() {
+			c.mu.Unlock()
+			c.work()
+			c.mu.Lock()
+		} else {
+			c.waitLocked()
+		}
+	}
+	c.mu.Unlock()
+	c.door.Finish()
+	c.srv.state.RLock()
+	if l := c.live.Swap(nil); l != nil {
+		l.conn.CompareAndSwap(c, nil)
+	}
+	c.srv.state.RUnlock()
+	c.srv.watches.drop(c)
+	c.mu.Lock()
+	for c.mu.queue.len() > c.mu.inFlight {
+		c.srv.outstanding.release(c.mu.queue.popLast().size)
+	}
+	c.mu.Unlock()
+	c.srv.left(c)
+}

@@ -1,0 +1,210 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/tenure-dev/tenure/replica"
+	"github.com/tenure-dev/tenure/store"
+	"github.com/tenure-dev/tenure/wire"
+	"github.com/tenure-dev/tenure/znode"
+)
+
+// pendingCalls are the calls of this process that wait for the log, by proposal id.
+type pendingCalls struct {
+	mu struct {
+		sync.Mutex
+		last  uint64
+		calls map[uint64]*call
+	}
+}
+
+// propose hands a run of one connection's writes to the log.
+func (s *Server) propose(batch []*call) error {
+	var buf []byte
+	ends := make([]int, len(batch))
+	s.pending.mu.Lock()
+	first := s.pending.mu.last + 1
+	for i, k := range batch {
+		s.pending.mu.last++
+		s.pending.mu.calls[s.pending.mu.last] = k
+		p := wire.Proposal{Origin: s.origin, ID: s.pending.mu.last, Txn: k.txn()}
+		buf = wire.AppendProposal(buf, &p)
+		ends[i] = len(buf)
+		k.state = callProposed
+	}
+	s.pending.mu.Unlock()
+
+	proposals := make([][]byte, len(batch))
+	for i, start := 0, 0; i < len(batch); i, start = i+1, ends[i] {
+		proposals[i] = buf[start:ends[i]:ends[i]]
+	}
+	err := s.rep.Propose(proposals...)
+	if err != nil {
+		s.pending.mu.Lock()
+		for i, k := range batch {
+			delete(s.pending.mu.calls, first+uint64(i))
+			k.state = callWaiting
+		}
+		s.pending.mu.Unlock()
+	}
+	return err
+}
+
+// proposeOwn hands a transaction of the server itself (expiry, reaping) to the log.
+// Nobody waits for its result: what it did shows in the state.
+func (s *Server) proposeOwn(op znode.Op) error {
+	p := wire.Proposal{Txn: znode.Txn{Op: op}}
+	return s.rep.Propose(wire.AppendProposal(nil, &p))
+}
+
+// seal builds a log entry on the leader: here, and only here, time enters.
+func (s *Server) seal(dst []byte, proposals [][]byte) []byte {
+	stamp := znode.Stamp{TimeMs: s.wallMs(), Rules: znode.Rules{
+		NoTTL: s.cfg.NoTTL, EnforceQuota: s.cfg.EnforceQuota, Full: s.full(),
+	}}
+	return wire.AppendEntry(dst, stamp, proposals)
+}
+
+// applied is one transaction between its application and its answer.
+type applied struct {
+	proposal wire.Proposal
+	outcome  store.Outcome
+}
+
+// Apply implements replica.Machine. One Pebble batch per entry; then, as one step
+// that no reader can straddle: make it visible, tell the watchers, answer.
+func (s *Server) Apply(entries []replica.Entry) error {
+	for _, e := range entries {
+		if err := s.applyEntry(e); err != nil {
+			return fmt.Errorf("apply entry %d: %w", e.Index, err)
+		}
+	}
+	return nil
+}
+
+func (s *Server) applyEntry(e replica.Entry) error {
+	began := s.now()
+	batch := s.store.Begin(e.Index)
+	done := s.applyScratch[:0]
+	if len(e.Data) > 0 {
+		stamp, proposals, err := wire.DecodeEntry(e.Data)
+		if err != nil {
+			return err
+		}
+		for i := range proposals {
+			done = append(done, applied{proposals[i], batch.Apply(stamp, &proposals[i].Txn)})
+		}
+	}
+	calls := s.takeCalls(done)
+
+	s.state.Lock()
+	err := batch.Commit()
+	if err == nil {
+		for i := range done {
+			s.publish(&done[i], calls[i])
+		}
+	}
+	s.state.Unlock()
+
+	for c := range s.kicked {
+		c.kick()
+	}
+	clear(s.kicked)
+	clear(done)
+	s.applyScratch = done[:0]
+	s.metrics.appliedEntry(len(done), s.now()-began)
+	return err
+}
+
+// takeCalls finds who waits for each result; nil where it is another process's, or
+// was proposed before a restart.
+func (s *Server) takeCalls(done []applied) []*call {
+	calls := make([]*call, len(done))
+	s.pending.mu.Lock()
+	defer s.pending.mu.Unlock()
+	for i := range done {
+		if done[i].proposal.Origin == s.origin {
+			calls[i] = s.pending.mu.calls[done[i].proposal.ID]
+			delete(s.pending.mu.calls, done[i].proposal.ID)
+		}
+	}
+	return calls
+}
+
+// publish makes one transaction known: sessions, then watch events, then its own
+// answer, so that a client sees an event before any state that has the change.
+// Called by apply under the exclusive state lock.
+func (s *Server) publish(a *applied, k *call) {
+	for _, e := range a.outcome.Sessions {
+		if e.Session != nil {
+			s.sessions.opened(e.Session, s.now())
+		} else if l := s.sessions.closed(e.ID); l != nil {
+			s.endConn(l, k)
+		}
+	}
+	if len(a.outcome.Changes) > 0 {
+		s.tellWatchers(a.outcome.Result.Zxid, a.outcome.Changes)
+	}
+	s.published = max(s.published, a.outcome.Result.Zxid)
+	if k == nil {
+		return
+	}
+	s.kicked[k.c] = struct{}{}
+	switch {
+	case a.outcome.Gap:
+		k.c.completed(k, nil, &closeReason{closeBadRequest, "a write's seq is not the next of its session"})
+	case k.connect != nil:
+		k.c.opened(k, &a.outcome.Result)
+	default:
+		s.answer(k, &a.outcome.Result)
+	}
+}
+
+// answer completes a write with its result. The zxid of the reply is that of the
+// newest change whose events this connection has: for a resent write, whose own
+// change is older, it must not go back, and never may it run ahead of the events.
+func (s *Server) answer(k *call, res *znode.Result) {
+	r := &wire.Reply{Xid: k.req.Xid, Op: k.req.Op, Zxid: s.published, Err: res.Err}
+	if k.reply != nil {
+		r.Err, r.Detail = k.reply.Err, k.reply.Detail
+	} else if res.Err == znode.OK || res.Kind == znode.ResultMulti {
+		r.Body = res
+	}
+	var end *closeReason
+	if k.req.Op == wire.OpCloseSession && res.Err == znode.OK {
+		end = &closeReason{closeNormal, "session closed"}
+	}
+	k.c.completed(k, r, end)
+}
+
+// endConn closes the connection of a session that is over, except the one whose own
+// close request this is: that one gets its answer first.
+func (s *Server) endConn(l *liveSession, k *call) {
+	c := l.conn.Swap(nil)
+	if c == nil || k != nil && k.c == c && k.req.Op == wire.OpCloseSession {
+		return
+	}
+	c.live.Store(nil)
+	c.close(closeReason{closeSessionOver, "session " + l.ID.String() + " is over"})
+}
+
+// tellWatchers puts the events of one transaction into the outboxes of those who
+// watch and may read.
+func (s *Server) tellWatchers(zxid int64, changes []znode.Change) {
+	s.watches.Lock()
+	defer s.watches.Unlock()
+	s.watches.match(changes, func(c *conn, e *wire.Event) {
+		e.Zxid = zxid
+		if c.event(e) {
+			s.kicked[c] = struct{}{}
+			s.metrics.eventSent()
+		}
+	})
+}
+
+// Applied implements replica.Machine.
+func (s *Server) Applied() uint64 { return s.store.Applied() }
+
+// Flush implements replica.Machine.
+func (s *Server) Flush() (uint64, error) { return s.store.Flush() }

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"github.com/tenure-dev/tenure/znode"
+)
+
+const (
+	reapBatch = 1000
+	// diskLook is how often the free space is looked at: often enough that what is
+	// written between two looks fits into the reserve.
+	diskLook = time.Second
+)
+
+// reap looks after the state while this member leads: containers that lost their last
+// child, TTL znodes that outlived theirs, and how much room there is.
+func (s *Server) reap(ctx context.Context) {
+	reap, disk := time.NewTicker(s.cfg.ReapInterval), time.NewTicker(diskLook)
+	defer reap.Stop()
+	defer disk.Stop()
+	s.lookAtDisk()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-disk.C:
+			s.lookAtDisk()
+		case <-reap.C:
+			s.reapOnce()
+		}
+	}
+}
+
+// reapOnce asks for the deletion of what has outlived itself. Whether it still has is
+// judged again when the deletion is applied.
+func (s *Server) reapOnce() {
+	paths, err := s.store.Reapable(s.wallMs(), reapBatch)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	for _, path := range paths {
+		if err := s.proposeOwn(&znode.Reap{Path: path}); err != nil {
+			s.log.Warn("reaping put off", "err", err)
+			return
+		}
+	}
+}
+
+// lookAtDisk notes whether the reserve of free space is being eaten.
+func (s *Server) lookAtDisk() {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(s.cfg.DataDir, &fs); err != nil {
+		s.fail(err)
+		return
+	}
+	free := int64(fs.Bavail) * fs.Bsize
+	full := free < s.cfg.MinFreeDiskBytes
+	if s.diskFull.Swap(full) != full {
+		s.log.Warn("free disk space", "bytes", free, "min-free-disk-bytes", s.cfg.MinFreeDiskBytes, "growth_refused", full)
+	}
+}
+
+// full reports whether writes that grow the state are to be refused.
+func (s *Server) full() bool {
+	return s.diskFull.Load() || s.cfg.MaxDataBytes > 0 && s.store.Counts().DataBytes >= s.cfg.MaxDataBytes
+}

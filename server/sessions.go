@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenure-dev/tenure/session"
+	"github.com/tenure-dev/tenure/znode"
+)
+
+// liveSession is an open session with the connection that it is on now.
+type liveSession struct {
+	*session.Session
+	// conn is nil while the client is away. Set under the state lock.
+	conn atomic.Pointer[conn]
+}
+
+// liveSessions are the open sessions of this member and when they expire. Safe for
+// concurrent use. That the member may expire anybody it decides by being leader.
+type liveSessions struct {
+	mu struct {
+		sync.Mutex
+		tracker *session.Tracker
+		open    map[session.ID]*liveSession
+	}
+	// wake tells the expirer that a deadline may be nearer than it sleeps for.
+	wake chan struct{}
+}
+
+func newLiveSessions() *liveSessions {
+	l := &liveSessions{wake: make(chan struct{}, 1)}
+	l.mu.tracker = session.NewTracker()
+	l.mu.open = map[session.ID]*liveSession{}
+	return l
+}
+
+// opened adds a session with a full timeout from now on.
+func (l *liveSessions) opened(s *session.Session, now int64) {
+	l.mu.Lock()
+	l.mu.open[s.ID] = &liveSession{Session: s}
+	l.mu.tracker.Open(s.ID, int64(s.TimeoutMs)*1e6, now)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// closed removes a session and returns it, nil if it was not open.
+func (l *liveSessions) closed(id session.ID) *liveSession {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.mu.open[id]
+	delete(l.mu.open, id)
+	l.mu.tracker.Close(id)
+	return s
+}
+
+func (l *liveSessions) get(id session.ID) *liveSession {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.open[id]
+}
+
+func (l *liveSessions) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.open)
+}
+
+// touch renews a session at now. False: it is over or about to be; nothing that came
+// from it may be acknowledged (promise P6).
+func (l *liveSessions) touch(id session.ID, now int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.tracker.Touch(id, now)
+}
+
+// heard returns when a session was last heard of.
+func (l *liveSessions) heard(id session.ID) (int64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.tracker.Touched(id)
+}
+
+// reset gives everybody a full timeout: this member begins to serve and cannot know
+// whom its predecessor, or it itself before a restart, has heard.
+func (l *liveSessions) reset(now int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.tracker.Reset(now)
+}
+
+// revive gives sessions whose close was not proposed another timeout.
+func (l *liveSessions) revive(ids []session.ID, now int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		l.mu.tracker.Revive(id, now)
+	}
+}
+
+// expireBatch bounds how many sessions are expired between two looks at the clock.
+const expireBatch = 1000
+
+// expired extends everybody by the stall that was found and returns who is due, and
+// when to ask again.
+func (l *liveSessions) expired(now int64, stall *session.Stall) (due []session.ID, until, extended int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	extended = stall.Wake(now)
+	l.mu.tracker.Extend(extended)
+	due = l.mu.tracker.Expired(now, expireBatch)
+	return due, stall.Sleep(l.mu.tracker.Next()), extended
+}
+
+// expire is the expirer: while this member leads it closes the sessions whose
+// timeouts have passed, at the moment they pass.
+func (s *Server) expire(ctx context.Context) {
+	var stall session.Stall
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := s.now()
+		due, until, extended := s.sessions.expired(now, &stall)
+		if extended > 0 {
+			s.log.Warn("the server stalled: all sessions extended", "by_ms", extended/1e6)
+		}
+		for i, id := range due {
+			if err := s.proposeOwn(&znode.CloseSession{Session: id, Expired: true}); err != nil {
+				s.log.Warn("expiry not proposed", "err", err, "sessions", len(due)-i)
+				s.sessions.revive(due[i:], s.now())
+				break
+			}
+			s.log.Info("session expired", "session", id)
+			s.metrics.expired()
+		}
+		if len(due) == expireBatch {
+			continue
+		}
+		timer.Reset(time.Duration(until - s.now()))
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.sessions.wake:
+		case <-timer.C:
+		}
+	}
+}
