@@ -152,7 +152,7 @@ func (m *metrics) appliedEntry(n int, ns int64) {
 // synced counts one sync of the log.
 func (m *metrics) synced(ns int64) { m.sync.observe(ns) }
 
-func (m *metrics) proposed(n int)     { m.proposals.Add(int64(n)) } // transactions handed to the log
+func (m *metrics) proposed(n int)     { m.proposals.Add(int64(n)) } // transactions put into the log as leader
 func (m *metrics) barriers(n int)     { m.barrier.Add(int64(n)) }   // linearizable reads' barriers
 func (m *metrics) eventSent()         { m.events.Add(1) }
 func (m *metrics) slowConsumer()      { m.slow.Add(1) }         // closed: its outbox was full

@@ -75,7 +75,7 @@ var plainFigures = []plainFigure{
 	counter("refused_behind_total", "Handshakes refused because the client had seen more than this member.", func(m *metrics) int64 { return m.behind.Load() }),
 	counter("refused_connections_total", "Connections closed because there were too many.", func(m *metrics) int64 { return m.refusedConns.Load() }),
 	counter("sessions_expired_total", "Sessions ended by their timeout.", func(m *metrics) int64 { return m.expiries.Load() }),
-	counter("proposals_total", "Transactions handed to the log.", func(m *metrics) int64 { return m.proposals.Load() }),
+	counter("proposals_total", "Transactions that this member as leader put into the log.", func(m *metrics) int64 { return m.proposals.Load() }),
 	counter("read_barriers_total", "Read barriers asked for.", func(m *metrics) int64 { return m.barrier.Load() }),
 	{desc("session_extension_seconds_total", "Time added to every session timeout because the server itself had stalled."),
 		prometheus.CounterValue, func(m *metrics, _ *figures) float64 { return float64(m.extendedNs.Load()) / 1e9 }},

@@ -83,10 +83,19 @@ func (p *originPolicy) knows(host string) bool {
 
 // ownOrigin is the origin of a page that came from where r goes to.
 func ownOrigin(r *http.Request) string {
-	if r.TLS != nil {
+	if overTLS(r) {
 		return canonicalOrigin("https://" + r.Host)
 	}
 	return canonicalOrigin("http://" + r.Host)
+}
+
+// overTLS reports whether r came over TLS. net/http only says so of connections that are
+// a *tls.Conn themselves, not of one inside a gatherConn.
+func overTLS(r *http.Request) bool {
+	if g, ok := r.Context().Value(connKey{}).(*gatherConn); ok {
+		return tlsState(g.Conn) != nil
+	}
+	return r.TLS != nil
 }
 
 // splitHost separates a Host header into canonical host and port ("" if absent). The
