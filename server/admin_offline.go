@@ -1,0 +1,130 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/tenure-dev/tenure/replica"
+	"github.com/tenure-dev/tenure/store"
+	"github.com/tenure-dev/tenure/wire"
+)
+
+// CheckReport is what CheckDataDir found.
+type CheckReport struct {
+	// Problems name what is wrong, one sentence each; none if all is sound.
+	Problems []string
+	// Applied and Zxid are how far the state has come; Replayed is how many log entries
+	// behind it were read and decoded.
+	Applied  uint64
+	Zxid     int64
+	Replayed int
+	Counts   store.Counts
+}
+
+// CheckDataDir verifies the data directory of a server that is not running: every
+// checksum, every record and every rule of the state, then the whole log, and that
+// the two belong together. The state is only read; the log gets one entry without
+// effect, as at every start. An error means that it could not be checked.
+func CheckDataDir(dir string, log *slog.Logger) (CheckReport, error) {
+	var r CheckReport
+	problems, err := store.Check(filepath.Join(dir, stateDir), store.Options{Log: log})
+	if err != nil {
+		return r, err
+	}
+	for _, p := range problems {
+		r.Problems = append(r.Problems, "state: "+p.String())
+	}
+	if len(problems) > 0 {
+		return r, nil // the log is judged by the state
+	}
+	s, err := store.Open(filepath.Join(dir, stateDir), store.Options{Log: log})
+	if err != nil {
+		return r, err
+	}
+	r.Applied, r.Zxid, r.Counts = s.Applied(), s.LastZxid(), s.Counts()
+	if err := s.Close(); err != nil {
+		return r, err
+	}
+	if err := checkLog(filepath.Join(dir, logDir), &r, log); err != nil {
+		r.Problems = append(r.Problems, "log: "+err.Error())
+	}
+	return r, nil
+}
+
+// checkLog opens the log, which verifies it, and decodes what the state does not have.
+func checkLog(dir string, r *CheckReport, log *slog.Logger) error {
+	if _, err := os.Stat(dir); err != nil {
+		return err // opening it would make a new one
+	}
+	reader := &logReader{applied: r.Applied}
+	failed := make(chan error, 1)
+	rep, err := replica.Open(dir, replica.Options{Log: log, Machine: reader,
+		Seal:   func(dst []byte, _ [][]byte) []byte { return dst },
+		Failed: func(err error) { failed <- err },
+	})
+	if err != nil {
+		return err
+	}
+	caughtUp := make(chan error, 1)
+	rep.Barrier(func(err error) { caughtUp <- err })
+	select {
+	case err = <-caughtUp:
+	case err = <-failed:
+	}
+	err = errors.Join(err, rep.Close())
+	r.Replayed = reader.decoded // nothing runs any more
+	return err
+}
+
+// logReader is a state machine that only decodes. The replica calls Apply never
+// concurrently with itself.
+type logReader struct {
+	applied uint64 // of the stored state
+	decoded int
+}
+
+// Apply implements replica.Machine.
+func (l *logReader) Apply(entries []replica.Entry) error {
+	for _, e := range entries {
+		if len(e.Data) == 0 {
+			continue
+		}
+		if _, _, err := wire.DecodeEntry(e.Data); err != nil {
+			return fmt.Errorf("entry %d: %w", e.Index, err)
+		}
+		l.decoded++
+	}
+	return nil
+}
+
+// Applied implements replica.Machine.
+func (l *logReader) Applied() uint64 { return l.applied }
+
+// Flush implements replica.Machine. Nothing behind the stored state may be truncated.
+func (l *logReader) Flush() (uint64, error) { return l.applied, nil }
+
+// newLogBegins is the index that a log without entries ends with: entry 1 of an
+// ensemble is its membership and exists in no log.
+const newLogBegins = 1
+
+// RestoreDataDir makes dir, which must not hold a state or a log, the data directory of
+// a new ensemble from the snapshot in from. All zxids given from then on are above all
+// that the snapshot's ensemble ever gave (a new epoch), so that fencing tokens grow.
+func RestoreDataDir(dir string, from io.Reader, log *slog.Logger) (store.SnapshotInfo, error) {
+	for _, sub := range []string{stateDir, logDir} {
+		path := filepath.Join(dir, sub)
+		entries, err := os.ReadDir(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return store.SnapshotInfo{}, fmt.Errorf("restore: %w", err)
+		}
+		if len(entries) > 0 {
+			return store.SnapshotInfo{}, fmt.Errorf("restore: %s is not empty; restore only makes a new data directory", path)
+		}
+	}
+	return store.Restore(filepath.Join(dir, stateDir), from, store.RestoreOptions{Log: log, RaiseEpoch: true, Applied: newLogBegins})
+}
