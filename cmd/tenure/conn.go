@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/tenure-dev/tenure/client"
+	"github.com/tenure-dev/tenure/session"
+	"github.com/tenure-dev/tenure/wire"
+	"github.com/tenure-dev/tenure/znode"
+)
+
+// pageSize is how many children one request lists.
+const pageSize = 1000
+
+// conn is an open session whose every request is bounded in time and whose errors
+// say which server was asked. It may be used by any number of goroutines.
+type conn struct {
+	client *client.Client
+	where  string
+	limit  time.Duration
+	read   client.ReadOptions
+}
+
+// do runs one request within the limit and says where it failed.
+func (c *conn) do(ctx context.Context, request func(ctx context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	err := request(bounded)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v: %w", c.limit, err)
+	}
+	return &requestError{c.where, err}
+}
+
+func (c *conn) Get(ctx context.Context, path string) (data []byte, stat znode.Stat, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		data, stat, err = c.client.Get(ctx, path, c.read)
+		return err
+	})
+	return data, stat, err
+}
+
+// Stat fails with znode.NoNode if there is no node.
+func (c *conn) Stat(ctx context.Context, path string) (stat znode.Stat, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		var exists bool
+		stat, exists, err = c.client.Exists(ctx, path, c.read)
+		if err == nil && !exists {
+			err = &client.Error{Op: "stat", Path: path, Code: znode.NoNode}
+		}
+		return err
+	})
+	return stat, err
+}
+
+func (c *conn) List(ctx context.Context, path string, p wire.List) (reply wire.ListReply, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		reply, err = c.client.List(ctx, path, p, c.read)
+		return err
+	})
+	return reply, err
+}
+
+func (c *conn) Create(ctx context.Context, path string, data []byte, o client.CreateOptions) (created string, stat znode.Stat, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		created, stat, err = c.client.Create(ctx, path, data, o)
+		return err
+	})
+	return created, stat, err
+}
+
+func (c *conn) Set(ctx context.Context, path string, data []byte, version int32) (stat znode.Stat, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		stat, err = c.client.Set(ctx, path, data, version)
+		return err
+	})
+	return stat, err
+}
+
+func (c *conn) Delete(ctx context.Context, path string, version int32) error {
+	return c.do(ctx, func(ctx context.Context) error { return c.client.Delete(ctx, path, version) })
+}
+
+func (c *conn) GetACL(ctx context.Context, path string) (acl []znode.ACL, stat znode.Stat, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		acl, stat, err = c.client.GetACL(ctx, path)
+		return err
+	})
+	return acl, stat, err
+}
+
+func (c *conn) SetACL(ctx context.Context, path string, acl []znode.ACL, version int32) (stat znode.Stat, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		stat, err = c.client.SetACL(ctx, path, acl, version)
+		return err
+	})
+	return stat, err
+}
+
+func (c *conn) Multi(ctx context.Context, ops ...znode.Op) (results []znode.Result, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		results, err = c.client.Multi(ctx, ops...)
+		return err
+	})
+	return results, err
+}
+
+func (c *conn) CountDescendants(ctx context.Context, path string) (n int, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		n, err = c.client.CountDescendants(ctx, path)
+		return err
+	})
+	return n, err
+}
+
+func (c *conn) Sync(ctx context.Context, path string) error {
+	return c.do(ctx, func(ctx context.Context) error { return c.client.Sync(ctx, path) })
+}
+
+func (c *conn) Sessions(ctx context.Context, after session.ID, limit int32) (reply wire.SessionsReply, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		reply, err = c.client.Sessions(ctx, after, limit)
+		return err
+	})
+	return reply, err
+}
+
+func (c *conn) KillSession(ctx context.Context, id session.ID) error {
+	return c.do(ctx, func(ctx context.Context) error { return c.client.KillSession(ctx, id) })
+}
+
+func (c *conn) Status(ctx context.Context) (reply wire.StatusReply, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		reply, err = c.client.Status(ctx)
+		return err
+	})
+	return reply, err
+}
+
+// Watch yields the client's events; an error says where.
+func (c *conn) Watch(ctx context.Context, path string, o client.WatchOptions) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
+		for event, err := range c.client.Watch(ctx, path, o) {
+			if err != nil {
+				err = &requestError{c.where, err}
+			}
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-dev/tenure/znode"
+)
+
+const (
+	// Bounds of what export reads at once: it is also what it holds in memory.
+	exportParallel = 64
+	exportBytesMax = 4 << 20
+)
+
+// record is one node in an export.
+type record struct {
+	// Path is relative to the exported node, which itself is "/".
+	Path string `json:"path"`
+	dataFields
+	ACL  []znode.ACL `json:"acl,omitempty"`  // none = open to everybody
+	Mode string      `json:"mode,omitempty"` // container or ttl, none = persistent
+	TTL  string      `json:"ttl,omitempty"`
+}
+
+// exporter writes a subtree as records, a parent before its children. It is used by
+// one goroutine, which waits for those that it starts.
+type exporter struct {
+	app      *app
+	tree     exportableTree
+	root     string
+	document bool
+
+	written, ephemerals, hidden int
+}
+
+// exportableTree is what export needs of a server; *conn is one.
+type exportableTree interface {
+	lister
+	Get(ctx context.Context, path string) ([]byte, znode.Stat, error)
+	GetACL(ctx context.Context, path string) ([]znode.ACL, znode.Stat, error)
+}
+
+func newExportCommand(a *app) *cobra.Command {
+	e := &exporter{app: a}
+	cmd := &cobra.Command{
+		Use:   "export PATH",
+		Short: "Write a subtree as JSON",
+		Long: `Write PATH and everything below it to standard output, one JSON object per line, or
+with --document as one JSON array:
+
+  {"path":"/a/b","data":"text","acl":[{"perms":1,"scheme":"world","id":"anyone"}]}
+
+"path" is relative to PATH, which itself is "/". Data that is not text is "base64"; null
+data has neither. An access list that is open to everybody is left out. Ephemeral nodes
+are skipped, and counted on standard error; /zookeeper, the server's own, is skipped.
+The server does not tell a container or TTL node from a persistent one: they become
+persistent, unless "mode" (and "ttl":"5m") is added by hand.
+
+Nodes are read one after the other: what changes meanwhile is exported as it was or as
+it is. For one consistent state use 'tenure snapshot save'. If it fails the exit code is
+not 0 and what was written is not complete.`,
+		Args:              args("PATH", 1, 1),
+		ValidArgsFunction: a.completePath(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			e.root = path
+			return a.withConn(cmd.Context(), func(ctx context.Context, c *conn) error {
+				e.tree = c
+				return e.run(ctx)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&e.document, "document", false, "one JSON array instead of lines")
+	return cmd
+}
+
+func (e *exporter) run(ctx context.Context) error {
+	if e.document {
+		e.app.out.WriteString("[")
+	}
+	_, err := e.write(ctx, []string{e.root}, true)
+	if err == nil {
+		err = e.below(ctx, e.root)
+	}
+	if err == nil && e.document {
+		_, err = e.app.out.WriteString("\n]\n")
+	}
+	if err == nil {
+		err = e.app.out.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("export %s: not complete, %d nodes were written: %w", e.root, e.written, err)
+	}
+	e.app.note("exported %d nodes, skipped %d ephemeral ones", e.written, e.ephemerals)
+	if e.hidden > 0 {
+		e.app.note("warning: %d access lists were shown with hidden passwords (digest:user:x); nobody can log in by them after an import; export as an administrator of the nodes", e.hidden)
+	}
+	return nil
+}
+
+// below exports what is below path: all its children, then what is below each.
+func (e *exporter) below(ctx context.Context, path string) error {
+	var batch, parents []string
+	batchBytes := 0
+	flush := func() error {
+		gone, err := e.write(ctx, batch, false)
+		for _, p := range gone { // what is below a node that vanished did, too
+			parents = without(parents, p)
+		}
+		batch, batchBytes = batch[:0], 0
+		return err
+	}
+	for c, err := range children(ctx, e.tree, path, true) {
+		if errors.Is(err, znode.NoNode) && path != e.root {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if e.root == "/" && path == "/" && c.name == "zookeeper" {
+			continue // the server's own
+		}
+		if c.stat.EphemeralOwner != 0 {
+			e.ephemerals++
+			continue
+		}
+		if len(batch) == exportParallel || batchBytes > 0 && batchBytes+int(c.stat.DataLength) > exportBytesMax {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		child := znode.Join(path, c.name)
+		batch = append(batch, child)
+		batchBytes += int(c.stat.DataLength)
+		if c.stat.NumChildren > 0 {
+			parents = append(parents, child)
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	for _, p := range parents {
+		if err := e.below(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write reads paths all at once and writes their records in the same order. It returns
+// those that are gone, which is an error only for the root.
+func (e *exporter) write(ctx context.Context, paths []string, isRoot bool) (gone []string, err error) {
+	records := make([]*record, len(paths))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(exportParallel)
+	for i, path := range paths {
+		group.Go(func() error {
+			r, err := e.read(groupCtx, path)
+			if errors.Is(err, znode.NoNode) && !isRoot {
+				return nil
+			}
+			records[i] = r
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i, r := range records {
+		if r == nil {
+			gone = append(gone, paths[i])
+			continue
+		}
+		if err := e.writeRecord(r); err != nil {
+			return nil, err
+		}
+	}
+	return gone, nil
+}
+
+// read makes the record of one node.
+func (e *exporter) read(ctx context.Context, path string) (*record, error) {
+	data, _, err := e.tree.Get(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	acl, _, err := e.tree.GetACL(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	r := &record{Path: relativePath(e.root, path), dataFields: dataFieldsOf(data)}
+	if len(acl) != 1 || acl[0] != znode.OpenACL[0] {
+		r.ACL = acl
+	}
+	return r, nil
+}
+
+func (e *exporter) writeRecord(r *record) error {
+	for _, entry := range r.ACL {
+		if entry.Scheme == "digest" && strings.HasSuffix(entry.ID, ":x") {
+			e.hidden++
+			break
+		}
+	}
+	var line bytes.Buffer
+	if e.document {
+		line.WriteString(",\n")
+		if e.written == 0 {
+			line.Next(1)
+		}
+	}
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil { // ends with a line break
+		return err
+	}
+	if e.document {
+		line.Truncate(line.Len() - 1)
+	}
+	e.written++
+	_, err := e.app.out.Write(line.Bytes())
+	return err
+}
+
+// relativePath is the path of path, which is root or below it, in an export of root.
+func relativePath(root, path string) string {
+	if root == "/" {
+		return path
+	}
+	if path == root {
+		return "/"
+	}
+	return path[len(root):]
+}
+
+// absolutePath is the inverse of relativePath.
+func absolutePath(root, path string) string {
+	switch {
+	case root == "/":
+		return path
+	case path == "/":
+		return root
+	}
+	return root + path
+}
+
+// without returns list without s.
+func without(list []string, s string) []string {
+	kept := list[:0]
+	for _, p := range list {
+		if p != s {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
