@@ -177,6 +177,17 @@ func validEntry(e *ACL) bool {
 	return false
 }
 
+// storable is what holds for every list in a state. It is less than what a client's
+// list must pass: what "auth" expands to is as the connection proved it.
+func storable(acl []ACL) bool {
+	for i := range acl {
+		if scheme := acl[i].Scheme; scheme != "world" && scheme != "ip" && !isAuthentication(scheme) {
+			return false
+		}
+	}
+	return len(acl) > 0 && len(acl) <= ACLEntriesMax
+}
+
 // validPrincipal takes what names somebody: not empty, no control characters.
 func validPrincipal(id string) bool {
 	return id != "" && brokenCharacterRule(id) == ""

@@ -26,8 +26,8 @@ func ParseACL(s string) ([]ACL, error) {
 			entry += ","
 			continue
 		}
-		if first < 0 {
-			break
+		if first <= 0 {
+			return nil, malformedEntry(entry)
 		}
 		perms, err := parsePerms(entry[last+1:])
 		if err != nil {
@@ -36,10 +36,14 @@ func ParseACL(s string) ([]ACL, error) {
 		list = append(list, ACL{Perms: perms, Scheme: strings.TrimSpace(entry[:first]), ID: entry[first+1 : last]})
 		entry = ""
 	}
-	if entry != "" || len(list) == 0 {
-		return nil, fmt.Errorf("%w: entry %q is not scheme:id:perms", InvalidACL, strings.TrimSuffix(entry, ","))
+	if entry != "" {
+		return nil, malformedEntry(strings.TrimSuffix(entry, ","))
 	}
 	return list, nil
+}
+
+func malformedEntry(entry string) error {
+	return fmt.Errorf("%w: entry %q is not scheme:id:perms", InvalidACL, entry)
 }
 
 func parsePerms(letters string) (perms int32, err error) {

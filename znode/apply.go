@@ -100,6 +100,8 @@ func (a *change) multi(m *Multi) Result {
 		}
 	}
 	sub := make([]Result, len(m.Ops))
+	a.delta.Nodes = make([]NodeEffect, 0, len(m.Ops))
+	a.delta.Changes = make([]Change, 0, len(m.Ops))
 	for i, op := range m.Ops {
 		sub[i] = a.step(op)
 		if sub[i].Err != OK {
@@ -164,7 +166,21 @@ func (a *change) putNode(path string, n, prev *Node) {
 		a.delta.Nodes[i].Node = n
 		return
 	}
+	if a.delta.Nodes == nil {
+		a.makeRoom()
+	}
 	a.delta.Nodes = append(a.delta.Nodes, NodeEffect{Path: path, Node: n, Prev: prev})
+}
+
+// makeRoom allocates what a single operation needs at once. Invariant: the first
+// effect of every operation is a znode's.
+func (a *change) makeRoom() {
+	room := new(struct {
+		nodes    [1]NodeEffect
+		children [1]ChildrenEffect
+		changes  [1]Change
+	})
+	a.delta.Nodes, a.delta.Children, a.delta.Changes = room.nodes[:0], room.children[:0], room.changes[:0]
 }
 
 func (a *change) childrenEffect(path string) int {

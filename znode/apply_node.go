@@ -96,15 +96,6 @@ func appendSequence(path string, n int64) string {
 
 // insert adds a new znode under its parent.
 func (a *change) insert(path, parentPath string, n, parent *Node, siblings Children) {
-	if a.delta.Nodes == nil {
-		// One allocation has room for what a single create needs.
-		room := new(struct {
-			nodes    [1]NodeEffect
-			children [1]ChildrenEffect
-			changes  [1]Change
-		})
-		a.delta.Nodes, a.delta.Children, a.delta.Changes = room.nodes[:0], room.children[:0], room.changes[:0]
-	}
 	if isUsage(path) {
 		n.Data = a.countUsage(path)
 	}

@@ -33,8 +33,8 @@ func (a *change) closeSession(op *CloseSession) Result {
 		return true
 	})
 	a.delta.Sessions = []SessionEffect{{ID: op.Session}}
-	a.delta.Nodes = slices.Grow(a.delta.Nodes, len(paths))
-	a.delta.Changes = slices.Grow(a.delta.Changes, len(paths))
+	a.delta.Nodes = make([]NodeEffect, 0, len(paths))
+	a.delta.Changes = make([]Change, 0, len(paths))
 	parentPath, parent := "", (*Node)(nil)
 	for _, path := range paths {
 		n := a.node(path)

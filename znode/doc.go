@@ -6,4 +6,8 @@
 // outcome of an operation depends on is in its arguments: the state it reads (View),
 // what the leader decided (Stamp) and who asks (Txn). So all members that apply the
 // same transactions in the same order have the same state.
+//
+// All types are plain values without locks: any number of goroutines may read one
+// that nobody writes to. What Apply was given and what it returned is never written
+// to again. Functions keep no state and may be called at any time.
 package znode

@@ -188,8 +188,8 @@ func (c *checker) node(path string, n *Node) {
 	if n.Kind != TTL && n.TTLMs != 0 {
 		c.report("ttl", path, "kind %d has a lifetime of %d ms", n.Kind, n.TTLMs)
 	}
-	if normal, ok := normalizeACL(n.ACL, nil); !ok || len(normal) != len(n.ACL) {
-		c.report("acl", path, "list %q is not valid", FormatACL(n.ACL))
+	if !storable(n.ACL) {
+		c.report("acl", path, "list %q is empty, too long or has an entry of no scheme that can be stored", FormatACL(n.ACL))
 	}
 	if n.Czxid < 0 || n.Czxid > n.Mzxid || n.Mzxid > c.lastZxid || n.Czxid == 0 && !isSystem(path) {
 		c.report("zxid-order", path, "created at %d, changed at %d, last is %d", n.Czxid, n.Mzxid, c.lastZxid)
