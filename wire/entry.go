@@ -35,9 +35,9 @@ func AppendEntry(dst []byte, s znode.Stamp, proposals [][]byte) []byte {
 }
 
 // DecodeEntry decodes a log entry. It decodes all of it before it returns any, so that
-// an entry is applied whole or not at all. Nothing that it returns aliases data; an
-// access list that is open to everybody is znode.OpenACL itself and must not be
-// changed. An error names the offset in data and means that data is not what
+// an entry is applied whole or not at all. Nothing that it returns aliases data. Lists
+// may be shared and must not be changed: an access list that is open to everybody is
+// znode.OpenACL itself, and equal identities of neighbours are one list. An error names the offset in data and means that data is not what
 // AppendEntry made.
 func DecodeEntry(data []byte) (znode.Stamp, []Proposal, error) {
 	r := recordReader{buf: data}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/tenure-dev/tenure/session"
@@ -110,13 +111,33 @@ func (r *recordReader) proposal(p *Proposal) {
 	t := &p.Txn
 	t.Session = session.ID(r.int())
 	t.Seq, t.Acked = r.int(), r.int()
-	if n := r.count(2); n > 0 {
-		t.Auth = make([]znode.Identity, n)
-		for i := range t.Auth {
-			t.Auth[i] = znode.Identity{Scheme: r.word(), ID: r.str()}
-		}
-	}
+	t.Auth = r.auth()
 	t.Op = r.op()
+}
+
+// auth reads identities. Neighbours in an entry mostly come from the same client, so a
+// list that is equal to the one before is that one.
+func (r *recordReader) auth() []znode.Identity {
+	n := r.count(2)
+	if n == 0 {
+		return nil
+	}
+	start := r.off
+	for range 2 * n {
+		r.take(r.count(1))
+	}
+	if r.err != nil {
+		return nil
+	}
+	if raw := r.buf[start:r.off]; !bytes.Equal(raw, r.authRaw) {
+		r.off = start
+		auth := make([]znode.Identity, n)
+		for i := range auth {
+			auth[i] = znode.Identity{Scheme: r.word(), ID: r.str()}
+		}
+		r.authRaw, r.authLast = raw, auth
+	}
+	return r.authLast
 }
 
 func (r *recordReader) op() znode.Op {

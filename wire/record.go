@@ -21,6 +21,9 @@ type recordReader struct {
 	buf []byte
 	off int
 	err error
+	// The identities read last, and their bytes in buf.
+	authRaw  []byte
+	authLast []znode.Identity
 }
 
 func (r *recordReader) fail(rule string, value any) {
