@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 
-
 	"github.com/tenure-dev/tenure/znode"
 )
 
@@ -116,7 +115,7 @@ func (b *Batch) closeSegment() error {
 // trimHistory drops the oldest segments until the bounds hold.
 func (b *Batch) trimHistory() error {
 	o, c := &b.s.o, &b.meta.counts
-	n := 0
+	n, before := 0, c.HistoryFirst
 	for _, one := range b.s.segments {
 		if c.HistoryCount <= o.HistoryCount && c.HistoryBytes <= o.HistoryBytes &&
 			b.meta.timeMs-one.lastMs <= o.HistoryAge.Milliseconds() {
@@ -132,11 +131,11 @@ func (b *Batch) trimHistory() error {
 	}
 	b.s.segments = append(b.s.segments[:0], b.s.segments[n:]...)
 	for _, table := range []byte{tableHistory, tableSegment} {
-		end := appendID(nil, table, c.HistoryFirst+1)
-		if err := b.pebble.DeleteRange([]byte{table}, end, nil); err != nil {
+		// From the old floor on: tombstones that do not overlap are cheap.
+		begin, end := appendID(nil, table, before), appendID(nil, table, c.HistoryFirst+1)
+		if err := b.pebble.DeleteRange(begin, end, nil); err != nil {
 			return fmt.Errorf("trim the history: %w", err)
 		}
 	}
 	return nil
 }
-

@@ -39,13 +39,10 @@ func pebbleOptions(o *Options, failed func(error)) *pebble.Options {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
 	}
 	p.EventListener = &pebble.EventListener{
-		BackgroundError: func(err error) { o.Log.Error("pebble", "err", err) },
+		// A failed flush or compaction, or a failed read of a table: the disk cannot
+		// be trusted any more, and nothing committed from now on would become durable.
+		BackgroundError: failed,
 		DataCorruption:  func(info pebble.DataCorruptionInfo) { failed(fmt.Errorf("%s", info)) },
-		FlushEnd: func(info pebble.FlushInfo) {
-			if info.Err != nil {
-				failed(info.Err)
-			}
-		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			o.Log.Warn("the store stalls", "reason", info.Reason)
 		},

@@ -158,6 +158,9 @@ func eachResult(key, value []byte, yield func(result []byte)) error {
 	d := newDecoder(key, value)
 	for d.err == nil && d.off < len(d.b) {
 		n := d.uvarint("length of a result")
+		if n == 0 {
+			d.fail("a result has no bytes")
+		}
 		if b := d.take(n, "result", nil); d.err == nil {
 			yield(b)
 		}

@@ -159,7 +159,7 @@ func readSnapshot(r io.Reader, each func(key, value []byte) error) (SnapshotInfo
 	if err != nil {
 		return SnapshotInfo{}, m, err
 	}
-	in.info = SnapshotInfo{Applied: m.applied, Zxid: m.zxid, Digest: m.digest}
+	in.info.Applied, in.info.Zxid, in.info.Digest = m.applied, m.zxid, m.digest
 	for {
 		payload, err := in.nextChunk()
 		if err != nil {
