@@ -10,20 +10,16 @@ import (
 func (JSON) AppendReply(dst []byte, p *Reply) []byte {
 	dst = strconv.AppendInt(append(dst, `{"xid":`...), int64(p.Xid), 10)
 	dst = addLong(dst, "zxid", p.Zxid)
-	err := p.Err
-	res, isResult := p.Body.(*znode.Result)
-	if isResult && err == znode.OK {
-		err = res.Err
-	}
+	err, results := outcome(p)
 	if err != znode.OK {
 		dst = addError(dst, err)
 		if p.Detail != "" {
 			dst = addStr(dst, "detail", p.Detail)
 		}
 	}
-	switch {
-	case isResult && p.Err == znode.OK && res.Kind == znode.ResultMulti && (err == znode.OK || len(res.Sub) > 0):
-		dst = addResults(dst, res)
+	switch res, isResult := p.Body.(*znode.Result); {
+	case results != nil:
+		dst = addResults(dst, results)
 	case err != znode.OK || p.Body == nil:
 	case isResult:
 		dst = addResult(dst, res)

@@ -7,28 +7,44 @@ import (
 	"github.com/tenure-dev/tenure/znode"
 )
 
-// AppendReply appends a reply: its header, and the record if Err is OK. A Result that
-// failed is its error in the header, but a failed multi with results per operation has
-// OK there, as ZooKeeper's clients expect.
+// AppendReply appends a reply: its header, and the record if there is no error. A failed
+// multi with results per operation has OK in the header, whatever Err says, as
+// ZooKeeper's clients expect; any other Result that failed is an error there.
 func (Jute) AppendReply(dst []byte, p *Reply) []byte {
-	xid, err := p.Xid, p.Err
+	xid := p.Xid
 	if p.Op == OpPing {
 		xid = pingXid
 	}
-	res, isResult := p.Body.(*znode.Result)
-	if isResult && err == znode.OK && len(res.Sub) == 0 {
-		err = res.Err
+	dst = putLong(putInt(dst, xid), p.Zxid)
+	err, results := outcome(p)
+	if results != nil {
+		return putMultiResult(putInt(dst, int32(znode.OK)), results)
 	}
-	dst = putInt(putLong(putInt(dst, xid), p.Zxid), int32(err))
-	switch {
-	case err != znode.OK || p.Body == nil:
+	dst = putInt(dst, int32(err))
+	if err != znode.OK || p.Body == nil {
 		return dst
-	case isResult && res.Kind == znode.ResultMulti:
-		return putMultiResult(dst, res)
-	case isResult:
+	}
+	if res, ok := p.Body.(*znode.Result); ok {
 		return putResult(dst, res)
 	}
 	return putReplyRecord(dst, p)
+}
+
+// outcome returns the error that a reply tells, and the multi's result if it has one
+// per operation to tell.
+func outcome(p *Reply) (znode.Error, *znode.Result) {
+	res, ok := p.Body.(*znode.Result)
+	if !ok {
+		return p.Err, nil
+	}
+	err := p.Err
+	if err == znode.OK {
+		err = res.Err
+	}
+	if res.Kind == znode.ResultMulti && (len(res.Sub) > 0 || err == znode.OK) {
+		return err, res
+	}
+	return err, nil
 }
 
 // putResult appends the record of the reply to one write, alone or in a multi.

@@ -63,10 +63,12 @@ func TestMultiErrorIsTheOneThatFailed(t *testing.T) {
 		{}, {Err: znode.BadVersion}, {Err: znode.RuntimeInconsistency},
 	}}
 	for name, c := range codecs {
-		msg := c.AppendReply(nil, &Reply{Xid: 1, Op: OpMulti, Body: m})
-		p, _, err := c.DecodeMessage(msg, func(int32) (Op, bool) { return OpMulti, true })
-		if err != nil || p.Err != znode.OK || !reflect.DeepEqual(p.Body, m) {
-			t.Errorf("%s: got %+v %+v, %v", name, p, p.Body, err)
+		for _, header := range []znode.Error{znode.OK, znode.BadVersion} {
+			msg := c.AppendReply(nil, &Reply{Xid: 1, Op: OpMulti, Err: header, Body: m})
+			p, _, err := c.DecodeMessage(msg, func(int32) (Op, bool) { return OpMulti, true })
+			if err != nil || p.Err != znode.OK || !reflect.DeepEqual(p.Body, m) {
+				t.Errorf("%s: got %+v %+v, %v", name, p, p.Body, err)
+			}
 		}
 	}
 	if e := firstError(znode.RuntimeInconsistency, znode.NoNode); e != znode.NoNode {
