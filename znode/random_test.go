@@ -31,11 +31,11 @@ func TestRandomAgainstModel(t *testing.T) {
 				}
 			}()
 			g := newGenerator(seed)
-			for range 4000 {
+			for range 2500 {
 				g.step(t)
 			}
-			if n := g.errors[znode.OK]; n < 600 {
-				t.Errorf("only %d of 4000 transactions succeeded: the generator is no use", n)
+			if n := g.errors[znode.OK]; n < 350 {
+				t.Errorf("only %d of 2500 transactions succeeded: the generator is no use", n)
 			}
 			for _, e := range []znode.Error{
 				znode.NoNode, znode.NodeExists, znode.NotEmpty, znode.BadVersion, znode.NoAuth, znode.BadArguments,
@@ -267,7 +267,7 @@ func TestRandomQuotaUsage(t *testing.T) {
 		}
 	}
 	refused := 0
-	for range 4000 {
+	for range 2500 {
 		stamp := znode.Stamp{TimeMs: g.timeMs, Rules: znode.Rules{EnforceQuota: true}}
 		g.timeMs += 10
 		txn := g.txn()
