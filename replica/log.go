@@ -79,14 +79,20 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 	cache := pebble.NewCache(logCache)
 	defer cache.Unref()
 	o := &pebble.Options{
-		FS:                    fs,
-		Lock:                  l.lock,
-		Cache:                 cache,
-		MaxOpenFiles:          64,
-		MemTableSize:          logMemTable,
-		FormatMajorVersion:    pebble.FormatNewest,
-		Logger:                l.fatal,
-		EventListener:         &pebble.EventListener{BackgroundError: background},
+		FS:                 fs,
+		Lock:               l.lock,
+		Cache:              cache,
+		MaxOpenFiles:       64,
+		MemTableSize:       logMemTable,
+		FormatMajorVersion: pebble.FormatNewest,
+		Logger:             l.fatal,
+		EventListener: &pebble.EventListener{
+			BackgroundError: background,
+			// Pebble's own reaction is Fatalf.
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				background(fmt.Errorf("%w: %s: %w", ErrCorrupt, info.Path, info.Details))
+			},
+		},
 		L0CompactionThreshold: 8,
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
@@ -138,11 +144,11 @@ func mkdir(fs vfs.FS, dir string) error {
 func (l *log) isFresh() (bool, error) {
 	it, err := l.db.NewIter(nil)
 	if err != nil {
-		return false, fmt.Errorf("replica: reading the log: %w", err)
+		return false, l.readError(err)
 	}
 	fresh := !it.First()
 	if err := it.Close(); err != nil {
-		return false, fmt.Errorf("replica: reading the log: %w", err)
+		return false, l.readError(err)
 	}
 	return fresh, nil
 }
@@ -185,10 +191,13 @@ func (l *log) commit(b *pebble.Batch, o *pebble.WriteOptions) error {
 }
 
 // close closes the database. After a failed commit Pebble's pipeline is stuck, so then
-// only the directory is unlocked.
+// the database stays open, and the directory locked, until the process ends.
 func (l *log) close() error {
+	if l.fatal.err() != nil {
+		return nil
+	}
 	var err error
-	if l.db != nil && l.fatal.err() == nil {
+	if l.db != nil {
 		err = l.db.Close()
 	}
 	if l.lock != nil {

@@ -100,10 +100,10 @@ func (l *log) scan(lo, hi uint64, f func(*raftpb.Entry) error) error {
 			}
 		}
 	}
-	if err != nil {
-		return l.readError(errors.Join(err, it.Close()))
+	if errClose := it.Close(); err == nil {
+		err = errClose
 	}
-	if err := it.Close(); err != nil {
+	if err != nil {
 		return l.readError(err)
 	}
 	return nil

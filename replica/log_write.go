@@ -28,8 +28,8 @@ func (l *log) write(msgs []*raftpb.Message) (written, error) {
 			return w, fmt.Errorf("%w: it ends at entry %d", errSnapshot, m.GetSnapshot().GetMetadata().GetIndex())
 		}
 		if m.Term != nil { // the message carries a hard state
-			l.wmu.pending = l.wmu.pending || m.GetCommit() != h.Commit
-			h.Term, h.Vote, h.Commit = m.GetTerm(), m.GetVote(), m.GetCommit()
+			l.wmu.pending = l.wmu.pending || m.GetCommit() > h.Commit
+			h.Term, h.Vote, h.Commit = m.GetTerm(), m.GetVote(), max(h.Commit, m.GetCommit())
 		}
 		if n := len(m.GetEntries()); n > 0 {
 			h.Last = m.GetEntries()[n-1].GetIndex()
@@ -162,7 +162,7 @@ func (l *log) setConf(c conf) error {
 	l.mu.Lock()
 	l.mu.conf = c
 	l.mu.Unlock()
-	return l.meta(func(b *pebble.Batch) error { return setConf(b, c) })
+	return l.meta(c.index, func(b *pebble.Batch) error { return setConf(b, c) })
 }
 
 func setConf(b *pebble.Batch, c conf) error {
@@ -173,13 +173,15 @@ func setConf(b *pebble.Batch, c conf) error {
 	return b.Set(confKey, rec, nil)
 }
 
-// meta writes an unsynced batch that changes no entry.
-func (l *log) meta(fill func(*pebble.Batch) error) error {
+// meta writes an unsynced batch that appends no entry. The caller knows that the entries
+// up to commit are committed, whether or not a message that says so was written.
+func (l *log) meta(commit uint64, fill func(*pebble.Batch) error) error {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
 	b := l.db.NewBatch()
 	h := l.wmu.head
 	h.Seq++
+	h.Commit = max(h.Commit, commit)
 	if err := errors.Join(l.setHead(b, h), fill(b)); err != nil {
 		return err
 	}
@@ -204,7 +206,7 @@ func (l *log) truncate(index uint64, keepBytes int64) error {
 	if err != nil {
 		return err
 	}
-	err = l.meta(func(b *pebble.Batch) error {
+	err = l.meta(index, func(b *pebble.Batch) error {
 		return errors.Join(
 			setConf(b, c),
 			b.Set(truncKey, encodePair(truncKey, index, term), nil),

@@ -41,7 +41,8 @@ type Replica struct {
 
 	fail struct {
 		sync.Mutex
-		err error
+		err     error
+		started bool // Open has succeeded; before, it is Open that returns err
 	}
 	closing sync.Once
 	closed  error
@@ -84,6 +85,12 @@ func (r *Replica) start() error {
 	r.applied.Store(r.log.applied)
 	c, err := newCore(r.o.ID, r.log, r.o.Log)
 	if err != nil {
+		return err
+	}
+	r.fail.Lock()
+	r.fail.started = r.fail.err == nil
+	r.fail.Unlock()
+	if err := r.failure(); err != nil {
 		return err
 	}
 	r.loop = newLoop(r, c)
@@ -160,12 +167,12 @@ func (r *Replica) Status() Status {
 // failed stops the member because of err. Only the first call counts.
 func (r *Replica) failed(err error) {
 	r.fail.Lock()
-	first := r.fail.err == nil
+	first, started := r.fail.err == nil, r.fail.started
 	if first {
 		r.fail.err = err
 	}
 	r.fail.Unlock()
-	if !first {
+	if !first || !started {
 		return
 	}
 	r.leads.Store(false)

@@ -30,25 +30,31 @@ import (
 const (
 	walBlock        = 32 << 10
 	walLegacyLen    = 7  // the smallest chunk header
-	walTrailerLen   = 11 // the header of the end marker
-	walHeaderLen    = 19 // checksum 4, length 2, kind 1, log number 4, synced offset 8
-	walTrailerKind  = 5
-	walFull         = 9
-	walFirst        = 10
-	walMiddle       = 11
-	walLast         = 12
+	walHeaderLen    = 11 // checksum 4, length 2, kind 1, log number 4
+	walSyncLen      = 19 // and the synced offset, 8
+	walFull         = 5  // kinds: full, first, middle, last piece of a record
+	walFirst        = 6
+	walLast         = 8
+	walSyncKinds    = 4 // to be added for chunks with a synced offset
 	batchHeaderLen  = 12 // of Pebble's batch: sequence number 8, count 4
 	batchKindSet    = 1
 	repairExtension = ".repair"
 )
 
-// chunk is one verified piece of a record.
+// chunk is one verified piece of a record. Pebble writes the first log of a new
+// database without synced offsets.
 type chunk struct {
-	kind    byte
-	synced  uint64 // offset in the file up to which it had been synced
+	kind    byte   // without walSyncKinds
+	synced  uint64 // offset in the file up to which it had been synced, 0 if unknown
 	payload []byte
 	end     int
 }
+
+// starts reports whether a record begins with c.
+func (c chunk) starts() bool { return c.kind == walFull || c.kind == walFirst }
+
+// ends reports whether a record ends with c.
+func (c chunk) ends() bool { return c.kind == walFull || c.kind == walLast }
 
 // walChunk reads the chunk at pos, or reports false if there is no valid one.
 func walChunk(data []byte, pos int, logNum uint32) (chunk, bool) {
@@ -57,35 +63,38 @@ func walChunk(data []byte, pos int, logNum uint32) (chunk, bool) {
 		return chunk{}, false
 	}
 	h := data[pos:]
-	kind := h[6]
-	n := int(binary.LittleEndian.Uint16(h[4:]))
-	if kind < walFull || kind > walLast || n > left-walHeaderLen || binary.LittleEndian.Uint32(h[7:]) != logNum {
+	kind, header := h[6], walHeaderLen
+	if kind > walLast {
+		kind, header = kind-walSyncKinds, walSyncLen
+	}
+	end := header + int(binary.LittleEndian.Uint16(h[4:]))
+	if kind < walFull || kind > walLast || end > left || binary.LittleEndian.Uint32(h[7:]) != logNum {
 		return chunk{}, false
 	}
-	end := walHeaderLen + n
 	sum := checksum(nil, h[6:end])
 	if binary.LittleEndian.Uint32(h) != (sum>>15|sum<<17)+0xa282ead8 {
 		return chunk{}, false
 	}
-	return chunk{kind, binary.LittleEndian.Uint64(h[11:]), h[walHeaderLen:end], pos + end}, true
+	c := chunk{kind: kind, payload: h[header:end], end: pos + end}
+	if header == walSyncLen {
+		c.synced = binary.LittleEndian.Uint64(h[walHeaderLen:])
+	}
+	return c, true
 }
 
 // isTrailer reports whether the end marker of log logNum is at pos.
 func isTrailer(data []byte, pos int, logNum uint32) bool {
-	if len(data)-pos < walTrailerLen {
-		return false
-	}
-	var want [walTrailerLen]byte
-	want[6] = walTrailerKind
+	var want [walHeaderLen]byte
+	want[6] = walFull
 	binary.LittleEndian.PutUint32(want[7:], logNum+1)
-	return bytes.Equal(data[pos:pos+walTrailerLen], want[:])
+	return bytes.HasPrefix(data[pos:], want[:])
 }
 
 // skipPadding returns the start of the next block if what is left of this one is too
 // short for a chunk, else pos.
 func skipPadding(data []byte, pos int) int {
 	left := walBlock - pos%walBlock
-	if left >= walHeaderLen || len(data)-pos < left {
+	if left >= walSyncLen || len(data)-pos < left {
 		return pos
 	}
 	if left < walLegacyLen || bytes.Count(data[pos:pos+left], []byte{0}) == left {
@@ -115,15 +124,14 @@ func scanWAL(data []byte, logNum uint32, seq uint64) (walScan, error) {
 			return s, nil
 		}
 		c, ok := walChunk(data, pos, logNum)
-		starts := c.kind == walFull || c.kind == walFirst
-		if !ok || starts == (first != nil) {
+		if !ok || c.starts() == (first != nil) {
 			break
 		}
-		if starts {
+		if c.starts() {
 			first = c.payload
 		}
 		pos = c.end
-		if c.kind == walFull || c.kind == walLast {
+		if c.ends() {
 			if h, ok := batchHead(first); ok {
 				s.seq = h.Seq
 			}
@@ -161,8 +169,8 @@ func batchHead(payload []byte) (head, bool) {
 // that the batch directly before it, or one younger than seq, was on disk.
 func proveSynced(data []byte, logNum uint32, pos int, seq uint64) error {
 	for p := pos + 1; p+walHeaderLen <= len(data); p++ {
-		if k := data[p+6]; k < walFull || k > walLast {
-			continue
+		if k := data[p+6]; k < walFull || k > walLast+walSyncKinds {
+			continue // spares most of the checksums
 		}
 		c, ok := walChunk(data, p, logNum)
 		if !ok {
@@ -172,11 +180,8 @@ func proveSynced(data []byte, logNum uint32, pos int, seq uint64) error {
 			return fmt.Errorf("%w: the record at offset %d is damaged, but offset %d says that the log was synced up to %d",
 				ErrCorrupt, pos, p, c.synced)
 		}
-		if c.kind != walFull && c.kind != walFirst {
-			continue
-		}
 		h, ok := batchHead(c.payload)
-		if ok && (h.Synced+1 >= h.Seq || seq > 0 && h.Synced > seq) {
+		if c.starts() && ok && (h.Synced+1 >= h.Seq || seq > 0 && h.Synced > seq) {
 			return fmt.Errorf("%w: the record at offset %d is damaged, but batch %d at offset %d was written after batch %d had been synced",
 				ErrCorrupt, pos, h.Seq, p, h.Synced)
 		}
