@@ -4,7 +4,9 @@ import (
 	"flag"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,10 +16,14 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "replay the random tests with this seed only")
 
-// seeds returns the seeds of a random test: -seed, or the first n.
+// seeds returns the seeds of a random test: -seed, or the first n. TENURE_SEEDS (make
+// sim) asks for more.
 func seeds(n uint64) []uint64 {
 	if *seedFlag != 0 {
 		return []uint64{*seedFlag}
+	}
+	if more, err := strconv.ParseUint(os.Getenv("TENURE_SEEDS"), 10, 64); err == nil {
+		n = more
 	}
 	var all []uint64
 	for s := uint64(1); s <= n; s++ {

@@ -1,0 +1,71 @@
+# Bare make lists the targets. Go is all that build, run and lint need; test -race
+# needs a C compiler, and the clients in other languages their interpreters.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MODULE := github.com/tenure-dev/tenure
+
+# A release is a tag; anything else says which commit it is.
+VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev+$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
+LDFLAGS := -s -w -X main.version=$(VERSION) -X $(MODULE)/server.Version=$(VERSION)
+FUZZTIME ?= 20s
+SEEDS ?= 1000
+ARGS ?=
+
+.PHONY: help build run test check lint fuzz sim bench cover
+
+help:
+	@echo 'Targets:'
+	@grep -E '^## ' Makefile | sed 's/^## /  /'
+
+## build   bin/tenured and bin/tenure, static binaries
+build:
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+## run     build and start the server with its data in ./data, on loopback (ARGS='--flag ...')
+run: build
+	exec bin/tenured --data-dir ./data --hints $(ARGS)
+
+## test    all tests: with the race detector, then those that drive real processes
+test: build
+	go test -race -timeout 20m $$(go list ./... | grep -v '^$(MODULE)/tests$$')
+	go test -timeout 20m ./tests
+
+## check   lint and the quick tests: what to run before a commit
+check: lint
+	go test -short $$(go list ./... | grep -v '^$(MODULE)/tests$$')
+	go test -run 'Test(Imports|Core|Files|Nothing|Tests|Packages|Exported|Names)' ./tests
+
+## lint    gofmt, go vet, staticcheck, unparam, unconvert, misspell
+lint:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run gofmt on:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+	go tool unparam ./...
+	go tool unconvert ./...
+	git ls-files -z -- '*.go' '*.md' Makefile | xargs -0 go tool misspell -error
+
+## fuzz    each fuzz target for FUZZTIME (20s)
+fuzz:
+	@go test -list '^Fuzz' ./... \
+	| awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' \
+	| while read -r package target; do \
+		echo "== $$target in $$package"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
+	done
+
+## sim     crash and replay simulations of store and replica with SEEDS seeds (1000)
+sim:
+	TENURE_SEEDS=$(SEEDS) go test -count 1 -timeout 4h -run 'Crash|Sim|Model|Random' ./session ./watch ./znode ./store ./replica
+
+## bench   Go benchmarks, then tenure bench against a server of its own (ARGS='--flag ...')
+bench: build
+	go test -run '^$$' -bench . -benchmem ./...
+	scripts/with-server bin/tenure bench $(ARGS)
+
+## cover   coverage of all packages by all tests: the sum here, the lines in cover.html
+cover:
+	go test -coverpkg ./... -coverprofile cover.out ./...
+	go tool cover -html cover.out -o cover.html
+	@go tool cover -func cover.out | tail -1
