@@ -102,3 +102,41 @@ func TestVerifyIsBounded(t *testing.T) {
 		t.Errorf("%d problems, want about %d", n, znode.ProblemsMax)
 	}
 }
+
+// wide is a sound state with many leaves under one znode that are made while they
+// are read.
+type wide struct {
+	*znode.Tree
+	leaves int
+	names  []string
+}
+
+func (w wide) All(yield func(string, *znode.Node, znode.Children) bool) {
+	w.Tree.All(yield)
+	leaf := &znode.Node{Czxid: w.LastZxid(), Mzxid: w.LastZxid(), ACL: znode.OpenACL}
+	for _, path := range w.names[:w.leaves] {
+		yield(path, leaf, znode.Children{})
+	}
+}
+
+// TestVerifyLeavesCostNothing reads few and many leaves: the allocations must be the
+// same, or a large tree would be checked in memory.
+func TestVerifyLeavesCostNothing(t *testing.T) {
+	f := newFixture(t)
+	f.must(create("/w"))
+	names := make([]string, 100_000)
+	for i := range names {
+		names[i] = fmt.Sprintf("/w/%06d", i)
+	}
+	allocations := func(leaves int) float64 {
+		f.SetChildren("/w", znode.Children{Created: int64(leaves), Live: int64(leaves), Pzxid: f.LastZxid()})
+		return testing.AllocsPerRun(2, func() {
+			if problems := znode.Verify(wide{f.Tree, leaves, names}); len(problems) != 0 {
+				t.Fatal(problems)
+			}
+		})
+	}
+	if few, many := allocations(1), allocations(len(names)); many > few+10 {
+		t.Errorf("%v allocations for one leaf, %v for %d", few, many, len(names))
+	}
+}
