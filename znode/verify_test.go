@@ -123,13 +123,13 @@ func (w wide) All(yield func(string, *znode.Node, znode.Children) bool) {
 // same, or a large tree would be checked in memory.
 func TestVerifyLeavesCostNothing(t *testing.T) {
 	f := newFixture(t)
-	f.must(create("/w"))
+	f.must(create("/~w"))
 	names := make([]string, 100_000)
 	for i := range names {
-		names[i] = fmt.Sprintf("/w/%06d", i)
+		names[i] = fmt.Sprintf("/~w/%06d", i)
 	}
 	allocations := func(leaves int) float64 {
-		f.SetChildren("/w", znode.Children{Created: int64(leaves), Live: int64(leaves), Pzxid: f.LastZxid()})
+		f.SetChildren("/~w", znode.Children{Created: int64(leaves), Live: int64(leaves), Pzxid: f.LastZxid()})
 		return testing.AllocsPerRun(2, func() {
 			if problems := znode.Verify(wide{f.Tree, leaves, names}); len(problems) != 0 {
 				t.Fatal(problems)
