@@ -34,7 +34,7 @@ func (c *conn) do(ctx context.Context, request func(ctx context.Context) error) 
 		return nil
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v: %w", c.limit, err)
+		return &requestError{fmt.Sprintf("no answer from %s within %v", c.where, c.limit), err}
 	}
 	return &requestError{c.where, err}
 }

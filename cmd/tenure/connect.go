@@ -18,8 +18,10 @@ import (
 const (
 	defaultEndpoint = "127.0.0.1:2180"
 	defaultPort     = "2180"
-	// requestLimit bounds connecting and each request where --timeout does not say.
+	// requestLimit bounds each request where --timeout does not say.
 	requestLimit = 10 * time.Second
+	// connectLimit bounds connecting: long enough for a server that restarts.
+	connectLimit = 5 * time.Second
 )
 
 // endpoint is one server to use.
@@ -199,7 +201,7 @@ func where(servers []endpoint) string {
 	return strings.Join(names, ", ")
 }
 
-// limit is how long connecting or one request may take.
+// limit is how long one request may take.
 func (a *app) limit() time.Duration {
 	if a.timeout > 0 {
 		return a.timeout
@@ -229,7 +231,7 @@ func (a *app) withConn(ctx context.Context, verb func(ctx context.Context, c *co
 	}
 	err = verb(ctx, c)
 	if closeErr := c.client.Close(); err == nil && closeErr != nil && !errors.Is(closeErr, client.ErrClosed) {
-		err = &requestError{c.where, fmt.Errorf("close session: %w", closeErr)}
+		err = &requestError{c.where, closeErr}
 	}
 	return err
 }
@@ -237,17 +239,21 @@ func (a *app) withConn(ctx context.Context, verb func(ctx context.Context, c *co
 // connect opens a session within limit. A failure names the address and the cause.
 func connect(ctx context.Context, o client.Options, where string, limit time.Duration, stale bool) (*conn, error) {
 	c := &conn{where: where, limit: limit, read: client.ReadOptions{Stale: stale}}
-	dialCtx, cancel := context.WithTimeout(ctx, limit)
+	limit = min(limit, connectLimit)
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var err error
-	if c.client, err = client.Connect(dialCtx, o); err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil, ctx.Err()
-		}
-		if exitCode(err) == exitError { // whatever it was, no session came of it
-			err = &codeError{exitUnreachable, err}
-		}
-		return nil, &requestError{"connect to " + where, err}
+	if c.client, err = client.Connect(bounded, o); err == nil {
+		return c, nil
 	}
-	return c, nil
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, &requestError{fmt.Sprintf("no session with %s within %v", where, limit), err}
+	}
+	if exitCode(err) == exitError { // whatever it was, no session came of it
+		err = &codeError{exitUnreachable, err}
+	}
+	return nil, &requestError{"no session with " + where, err}
 }

@@ -91,16 +91,35 @@ func (e *requestError) Error() string {
 	var definite *client.Error
 	if errors.As(e.err, &definite) {
 		what := strings.TrimSpace(definite.Op + " " + definite.Path)
-		return fmt.Sprintf("%s on %s: %s", what, e.where, reason(definite.Code))
+		return fmt.Sprintf("%s on %s: %s", what, e.where, reasonOf(definite.Op, definite.Code))
 	}
 	var code znode.Error
 	if errors.As(e.err, &code) && (code == znode.AuthFailed || code == znode.NoAuth) {
-		return fmt.Sprintf("%s: %s (%v)", e.where, reason(code), e.err)
+		return fmt.Sprintf("%s: %s (%s)", e.where, reason(code), plain(e.err))
 	}
-	return fmt.Sprintf("%s: %v", e.where, e.err)
+	return e.where + ": " + plain(e.err)
+}
+
+// plain is the text of an error of package client without its package's name and
+// without the end of the context, which the callers say in words of their own.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), "client: ", "")
+	text = strings.Replace(text, ": "+context.DeadlineExceeded.Error(), "", 1)
+	if text == "connect" {
+		return "no answer"
+	}
+	return strings.TrimPrefix(text, "connect: ")
 }
 
 func (e *requestError) Unwrap() error { return e.err }
+
+// reasonOf is reason for the operation op.
+func reasonOf(op string, code znode.Error) string {
+	if op == "create" && code == znode.NoNode {
+		return "no node above it: its parent does not exist"
+	}
+	return reason(code)
+}
 
 // reason says in words of a user what a server's error means.
 func reason(code znode.Error) string {

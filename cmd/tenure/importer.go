@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tenure-dev/tenure/client"
 	"github.com/tenure-dev/tenure/znode"
 )
 
@@ -92,8 +91,8 @@ func (i *importer) flush(ctx context.Context) error {
 		i.created += len(batch)
 		return nil
 	}
-	if failed := failedOp(results); failed < 0 || !errors.Is(err, znode.NodeExists) {
-		return i.blame(batch, failed, err)
+	if failedOp(results) < 0 || !errors.Is(err, znode.NodeExists) {
+		return err
 	}
 	return i.each(ctx, batch, i.create)
 }
@@ -116,7 +115,7 @@ func (i *importer) create(ctx context.Context, op *znode.Create) error {
 		i.created++
 		return nil
 	case !errors.Is(err, znode.NodeExists):
-		return i.blame([]*znode.Create{op}, 0, err)
+		return err
 	}
 	data, stat, err := i.tree.Get(ctx, op.Path)
 	if err != nil {
@@ -160,16 +159,4 @@ func (i *importer) judge(op *znode.Create, data []byte) bool {
 		i.conflict(op.Path)
 	}
 	return false
-}
-
-// blame names the node whose create failed a transaction.
-func (i *importer) blame(batch []*znode.Create, failed int, err error) error {
-	if failed < 0 || failed >= len(batch) || !isDefinite(err) {
-		return err
-	}
-	var code znode.Error
-	if !errors.As(err, &code) {
-		return err
-	}
-	return &client.Error{Op: "create", Path: batch[failed].Path, Code: code}
 }

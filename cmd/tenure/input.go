@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +21,9 @@ const (
 // readMax reads all of r and refuses more than max bytes; what names r in the error.
 func readMax(r io.Reader, max int64, what string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, max+1))
+	if errors.Is(err, context.Canceled) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}

@@ -97,7 +97,7 @@ func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVarP(&a.output, "output", "o", outputTable, "how to print: table, json (one object per line) or raw (bytes as they are)")
 	f.StringSliceVar(&a.endpoints, "endpoint", nil, "server `HOST:PORT`; repeat it or separate by commas (default 127.0.0.1:2180)")
-	f.DurationVar(&a.timeout, "timeout", 0, "limit for the whole command; without it connecting and each request may take 10s")
+	f.DurationVar(&a.timeout, "timeout", 0, "limit for the whole command; without it connecting may take 5s and each request 10s")
 	f.DurationVar(&a.sessionTimeout, "session-timeout", 10*time.Second, "session timeout to ask for")
 	f.BoolVar(&a.stale, "stale", false, "let any member answer reads from what it has")
 	f.StringArrayVar(&a.auth, "auth", nil, "identity to present, `SCHEME:SECRET` as in digest:user:password; others may see it in the list of processes, so prefer TENURE_AUTH")

@@ -76,7 +76,7 @@ func (a *app) txn(ctx context.Context, name string, child []string) error {
 	return a.withConn(ctx, func(ctx context.Context, c *conn) error {
 		results, err := c.Multi(ctx, ops...)
 		if err != nil {
-			return explainTxn(lines, results, err)
+			return explainTxn(c.where, lines, results, err)
 		}
 		if err := a.printResults(lines, results); err != nil || !ephemeral {
 			return err
@@ -96,7 +96,7 @@ func firstEphemeral(lines []txnLine, results []znode.Result) string {
 }
 
 // explainTxn says which line failed the transaction.
-func explainTxn(lines []txnLine, results []znode.Result, err error) error {
+func explainTxn(where string, lines []txnLine, results []znode.Result, err error) error {
 	i := failedOp(results)
 	if i < 0 || i >= len(lines) {
 		return fmt.Errorf("txn: %w", err)
@@ -104,7 +104,7 @@ func explainTxn(lines []txnLine, results []znode.Result, err error) error {
 	op, path := describeOp(lines[i].op)
 	return &codeError{
 		exitCodeOf(results[i].Err),
-		fmt.Errorf("txn: line %d, %s %s: %s; nothing was changed", lines[i].number, op, path, reason(results[i].Err)),
+		fmt.Errorf("txn on %s: line %d, %s %s: %s; nothing was changed", where, lines[i].number, op, path, reasonOf(op, results[i].Err)),
 	}
 }
 

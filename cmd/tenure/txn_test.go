@@ -116,8 +116,8 @@ func TestTxnFailureNamesTheLine(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	err = explainTxn(lines, results, err)
-	const want = "txn: line 3, delete /a: node has children; nothing was changed"
+	err = explainTxn("h:1", lines, results, err)
+	const want = "txn on h:1: line 3, delete /a: node has children; nothing was changed"
 	if err.Error() != want || exitCode(err) != exitConflict {
 		t.Errorf("%q with exit code %d, want %q and 3", err, exitCode(err), want)
 	}
