@@ -121,10 +121,17 @@ func resultOp(k znode.ResultKind) Op {
 // failed: the first that is neither OK nor RuntimeInconsistency.
 func (r *juteReader) multiResult() *znode.Result {
 	m := &znode.Result{Kind: znode.ResultMulti}
+	errors := 0
 	for op, done := r.multiHeader(); !done; op, done = r.multiHeader() {
 		s := r.multiResultOp(op)
 		m.Sub = append(m.Sub, s)
 		m.Err = firstError(m.Err, s.Err)
+		if op == opError {
+			errors++
+		}
+	}
+	if errors > 0 && (errors < len(m.Sub) || m.Err == znode.OK) {
+		r.fail("a multi neither succeeded nor failed; errors", int64(errors))
 	}
 	return m
 }
@@ -184,7 +191,9 @@ func (r *juteReader) multiReadReply() *MultiReadReply {
 		case OpGetChildren:
 			x.Children.Names = r.strs()
 		case opError: // which read it was is not said
-			x.Op, x.Err = 0, znode.Error(r.int())
+			if x.Op, x.Err = 0, znode.Error(r.int()); x.Err == znode.OK {
+				r.fail("an error that is none", 0)
+			}
 		default:
 			r.fail("not a result of multiRead", int64(op))
 		}
