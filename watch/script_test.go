@@ -12,29 +12,19 @@ import (
 	"github.com/tenure-dev/tenure/znode"
 )
 
-var modeNames = []struct {
-	mode watch.Mode
-	name string
-}{
-	{watch.Data, "data"}, {watch.Child, "child"},
-	{watch.Persistent, "persistent"}, {watch.Recursive, "recursive"},
-}
+// modeNames are the names of the single modes, by bit.
+var modeNames = []string{"data", "child", "persistent", "recursive"}
 
 func parseMode(t testing.TB, names string) (m watch.Mode) {
 	for name := range strings.SplitSeq(names, "+") {
-		i := slices.IndexFunc(modeNames, func(n struct {
-			mode watch.Mode
-			name string
-		}) bool {
-			return n.name == name
-		})
+		k := slices.Index(modeNames, name)
 		switch {
 		case name == "any":
 			m |= watch.All
-		case i < 0:
+		case k < 0:
 			t.Fatalf("unknown mode %q", name)
 		default:
-			m |= modeNames[i].mode
+			m |= 1 << k
 		}
 	}
 	return m
@@ -42,9 +32,9 @@ func parseMode(t testing.TB, names string) (m watch.Mode) {
 
 func formatMode(m watch.Mode) string {
 	var names []string
-	for _, n := range modeNames {
-		if m&n.mode != 0 {
-			names = append(names, n.name)
+	for k, name := range modeNames {
+		if m&(1<<k) != 0 {
+			names = append(names, name)
 		}
 	}
 	if names == nil {

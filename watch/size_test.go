@@ -14,14 +14,14 @@ const manyWatchers, manyPaths = 1000, 1000
 
 // million returns a Registry with 1,000,000 watches: each watcher on 1,000 paths, its
 // own or those of everybody.
-func million(shared bool, mode watch.Mode) *watch.Registry {
+func million(shared bool) *watch.Registry {
 	r := watch.NewRegistry()
 	for w := range manyWatchers {
 		for p := range manyPaths {
 			if shared {
-				r.Add(watch.Watcher(w+1), fmt.Sprintf("/app/services/member-%04d", p), mode)
+				r.Add(watch.Watcher(w+1), fmt.Sprintf("/app/services/member-%04d", p), watch.Data)
 			} else {
-				r.Add(watch.Watcher(w+1), fmt.Sprintf("/app/services/%04d/member-%04d", w, p), mode)
+				r.Add(watch.Watcher(w+1), fmt.Sprintf("/app/services/%04d/member-%04d", w, p), watch.Data)
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func heapBytes() int64 {
 func TestC137MillionWatches(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		before := heapBytes()
-		r := million(shared, watch.Data)
+		r := million(shared)
 		each := (heapBytes() - before) / int64(r.Count())
 		t.Logf("shared paths %v: %d bytes per watch", shared, each)
 		if each > 500 {
@@ -132,7 +132,7 @@ func TestFanOutDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkAddRemove(b *testing.B) {
-	r := million(false, watch.Data)
+	r := million(false)
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Add(1, "/some/path", watch.Data)
@@ -148,9 +148,9 @@ func BenchmarkMatch(b *testing.B) {
 		make func() *watch.Registry
 	}{
 		{"nothing watched", watch.NewRegistry},
-		{"a million one-shot", func() *watch.Registry { return million(false, watch.Data) }},
+		{"a million one-shot", func() *watch.Registry { return million(false) }},
 		{"a million one-shot and a recursive", func() *watch.Registry {
-			r := million(false, watch.Data)
+			r := million(false)
 			r.Add(1, "/elsewhere", watch.Recursive)
 			return r
 		}},
