@@ -1,208 +1,301 @@
-// Package client is the Go client of Tenure over websocket.
-//
-// A Client keeps one session alive over any number of connections to any of its
-// endpoints. Writes are applied exactly once across reconnects; reads are
-// linearizable unless asked to be stale; watches survive a reconnect with every
-// event or say that there is a gap.
 package client
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"iter"
-	"log/slog"
-	"net"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-dev/tenure/session"
 	"github.com/tenure-dev/tenure/wire"
-	"github.com/tenure-dev/tenure/znode"
 )
 
-// Options configures Connect. The zero value of a field means its default.
-type Options struct {
-	// Endpoints are tried in random order: "host:port", "ws://host:port" or
-	// "wss://host:port". A path prefix behind the port ("ws://h:2180/app") is a chroot:
-	// all paths given and returned are below it.
-	Endpoints []string
-	// Timeout is the session timeout to ask for, default 10 s. The granted one is
-	// Session.Timeout.
-	Timeout time.Duration
-	TLS     *tls.Config
-	Auth    []Auth // presented on each new connection, before anything else
-	Log     *slog.Logger
-	// Dial replaces net.Dialer.DialContext, for tests and proxies.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Window bounds the requests that may be outstanding at once, default 1024; more wait.
-	Window int
+// codec is the only encoding that the client speaks.
+var codec wire.ClientCodec = wire.Jute{}
+
+// Client holds one session after the other. It is safe for concurrent use.
+//
+// One goroutine runs for the life of the client and makes one connection at a time;
+// each connection has a reader and a writer, which that goroutine waits for.
+type Client struct {
+	o         Options
+	endpoints []endpoint
+	chroot    string
+
+	session atomic.Pointer[Session] // written with mu held
+	cancel  context.CancelFunc
+	stopped chan struct{} // closed when run has returned
+
+	// opened gets the first session's success, or why there will be none.
+	opened chan error
+
+	// mu guards all below, the fields of sessions and calls that say so, and watches.
+	// Nothing blocks while it is held.
+	mu sync.Mutex
+	// queue holds what is to be sent, inflight what was sent on conn, both in order.
+	// inflight is bounded by Options.Window and what each connection adds by itself,
+	// queue by the number of callers that wait.
+	queue, inflight fifo[*call]
+	withdrawn       int // in queue
+	conn            *conn
+	xid             int32 // last one used on conn
+	seq             int64 // last one given to a write of the session
+	acked           int64 // highest answered one. Invariant: all below are answered too
+	zxid            int64 // highest of a reply: all events up to it have come
+	auth            []Auth
+	watches         watches
+	closing         error // why no new call is taken; nil while open
+	lastErr         error // of the last attempt or connection
+	stats           Stats
 }
 
-// Auth is one identity to present: scheme "digest" with "user:password", or "token"
-// with the server's admin token. It never appears in logs or errors.
-type Auth struct{ Scheme, Secret string }
-
-// Client is safe for concurrent use.
-type Client struct{}
-
-var (
-	// ErrUnknown: the request was sent and its session ended before an answer came; it
-	// may or may not have been applied. Never returned while the session can be resumed.
-	ErrUnknown = errors.New("client: outcome unknown")
-	ErrClosed  = errors.New("client: closed")
-	// ErrUnavailable: certainly not applied: no server could be reached.
-	ErrUnavailable = errors.New("client: no server reachable")
-)
-
-// Error is a definite answer of the server. errors.Is(err, znode.NoNode) and so on work.
-type Error struct {
-	Op   string // "create"
-	Path string
-	Code znode.Error
+// Stats counts what the client did since Connect, for tools.
+type Stats struct {
+	Connects int64 // connections that had a session
+	Resumes  int64 // of these, with the session of the one before
+	Expiries int64 // sessions that ended without Close
+	Resent   int64 // requests sent again after a reconnect
+	Requests int64 // calls made
 }
 
-// Connect opens a session. It fails when ctx ends first; the error then wraps the
-// last cause and names the address tried.
-func Connect(ctx context.Context, o Options) (*Client, error) { panic("stub") }
-
-// Close ends the session (its ephemerals go at once), waits for all goroutines and
-// fails pending calls with ErrClosed. It takes 2 s at most. A second call is harmless.
-func (c *Client) Close() error { panic("stub") }
-
-// Detach closes the client without ending the session, which another Connect could
-// resume until it expires.
-func (c *Client) Detach() error { panic("stub") }
-
-type CreateOptions struct {
-	ACL  []znode.ACL // default znode.OpenACL
-	Mode znode.Mode
-	TTL  time.Duration
+// Connect opens a session. It fails when ctx ends first, or at once if an identity of
+// Options.Auth is refused; the error then wraps the last cause and names the address
+// tried. ctx does not bound the life of the client.
+func Connect(ctx context.Context, o Options) (*Client, error) {
+	o, eps, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(eps), func(i, j int) { eps[i], eps[j] = eps[j], eps[i] })
+	c := &Client{
+		o: o, endpoints: eps, chroot: eps[0].chroot, auth: o.Auth,
+		stopped: make(chan struct{}), opened: make(chan error, 1),
+	}
+	c.watches.init(c)
+	c.session.Store(newSession(c))
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
+	go c.run(runCtx)
+	select {
+	case err = <-c.opened:
+		if err == nil {
+			return c, nil
+		}
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	c.mu.Lock()
+	why := []error{err}
+	if c.lastErr != nil && c.lastErr != err {
+		why = append(why, c.lastErr)
+	}
+	c.mu.Unlock()
+	c.stop(ErrClosed, true)
+	return nil, &callError{op: "connect", why: why}
 }
 
-func (c *Client) Create(ctx context.Context, path string, data []byte, o CreateOptions) (string, znode.Stat, error) {
-	panic("stub")
+// closeWait bounds how long Close waits for the server to end the session.
+const closeWait = 900 * time.Millisecond
+
+// Close ends the session, so that its ephemerals go at once, and waits for all
+// goroutines. Calls that were not sent yet fail with ErrClosed; those that were have
+// until the session's end is confirmed, and then fail with ErrClosed and, if they are
+// writes, ErrUnknown. It takes a second at most, also without a server, and returns an
+// error if the server did not confirm: the session's ephemerals then stay until it
+// expires. A second call waits for the first and returns nil.
+func (c *Client) Close() error { return c.stop(ErrClosed, true) }
+
+// Detach closes the client without ending the session: its ephemerals stay until it
+// expires. Pending calls end as with Close.
+func (c *Client) Detach() error { return c.stop(errDetached, false) }
+
+func (c *Client) stop(why error, end bool) error {
+	c.mu.Lock()
+	if c.closing != nil {
+		c.mu.Unlock()
+		<-c.stopped
+		return nil
+	}
+	c.closing = why
+	c.failUnsent(why)
+	var bye *call
+	s := c.session.Load()
+	if end && s.id != 0 && s.state != Over {
+		bye = c.newCall("close", "", wire.OpCloseSession, nil)
+		bye.session = s
+		c.queue.push(bye)
+	}
+	cn := c.conn
+	c.mu.Unlock()
+	var err error
+	if bye != nil {
+		if cn != nil {
+			cn.wakeUp()
+		}
+		timer := time.NewTimer(closeWait)
+		select {
+		case <-bye.done:
+			_, err = bye.outcome()
+		case <-timer.C:
+			_, err = c.abandon(bye, context.DeadlineExceeded)
+		}
+		timer.Stop()
+	}
+	c.cancel()
+	<-c.stopped
+	return err
 }
 
-// version -1 = any, in all of these.
-func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (znode.Stat, error) {
-	panic("stub")
-}
-func (c *Client) Delete(ctx context.Context, path string, version int32) error { panic("stub") }
-func (c *Client) SetACL(ctx context.Context, path string, acl []znode.ACL, version int32) (znode.Stat, error) {
-	panic("stub")
-}
-
-// Multi applies all ops (Create, Delete, SetData, Check) or none. On failure the
-// results say which op failed and the error is an *Error with that op's code.
-func (c *Client) Multi(ctx context.Context, ops ...znode.Op) ([]znode.Result, error) { panic("stub") }
-
-// ReadOptions modifies a read. Zero: linearizable.
-type ReadOptions struct{ Stale bool }
-
-func (c *Client) Get(ctx context.Context, path string, o ReadOptions) ([]byte, znode.Stat, error) {
-	panic("stub")
-}
-func (c *Client) Exists(ctx context.Context, path string, o ReadOptions) (znode.Stat, bool, error) {
-	panic("stub")
-}
-func (c *Client) Children(ctx context.Context, path string, o ReadOptions) ([]string, znode.Stat, error) {
-	panic("stub") // pages as needed: any number of children
+// failUnsent needs mu. What was sent on an earlier connection stays.
+func (c *Client) failUnsent(why error) {
+	for _, cl := range c.queue.drain() {
+		switch {
+		case cl.state == callWithdrawn:
+		case cl.everSent || cl.bound:
+			c.queue.push(cl)
+		default:
+			cl.fail(cl.error(ErrUnavailable, why))
+		}
+	}
+	c.withdrawn = 0
 }
 
-// List is one page of children in ascending order, with Stats if asked.
-func (c *Client) List(ctx context.Context, path string, p wire.List, o ReadOptions) (wire.ListReply, error) {
-	panic("stub")
-}
-func (c *Client) GetACL(ctx context.Context, path string) ([]znode.ACL, znode.Stat, error) {
-	panic("stub")
-}
-func (c *Client) CountDescendants(ctx context.Context, path string) (int, error)  { panic("stub") }
-func (c *Client) Ephemerals(ctx context.Context, prefix string) ([]string, error) { panic("stub") }
-func (c *Client) WhoAmI(ctx context.Context) ([]znode.Identity, error)            { panic("stub") }
-func (c *Client) AddAuth(ctx context.Context, a Auth) error                       { panic("stub") } // and on later connections
+// Session returns the current session. After an expiry a new one, still Connecting,
+// takes its place at once; after Close it stays the last one, which is Over.
+func (c *Client) Session() *Session { return c.session.Load() }
 
-// Sync is a barrier: later reads, stale ones too, see all that was committed before it.
-func (c *Client) Sync(ctx context.Context, path string) error { panic("stub") }
-
-// One-shot watches. C gets one event at most and is then closed; it is closed without
-// an event when the session ends or Cancel is called. GetW and ChildrenW leave no
-// watch behind when they fail; ExistsW watches a missing znode too.
-type OneShot struct {
-	C      <-chan wire.Event
-	Cancel func()
+// Stats returns what was counted so far.
+func (c *Client) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
 }
 
-func (c *Client) GetW(ctx context.Context, path string) ([]byte, znode.Stat, OneShot, error) {
-	panic("stub")
-}
-func (c *Client) ExistsW(ctx context.Context, path string) (znode.Stat, bool, OneShot, error) {
-	panic("stub")
-}
-func (c *Client) ChildrenW(ctx context.Context, path string) ([]string, znode.Stat, OneShot, error) {
-	panic("stub")
-}
-
-type WatchOptions struct {
-	Recursive bool
-	// FromZxid, if not 0, first delivers the events after that zxid.
-	FromZxid int64
-}
-
-// Watch yields events in zxid order until ctx ends (silently), the session ends (an
-// error) or the loop breaks. An event of type wire.EventGap says that events are
-// missing: read again.
-func (c *Client) Watch(ctx context.Context, path string, o WatchOptions) iter.Seq2[wire.Event, error] {
-	panic("stub")
-}
-
-// Session returns the current session; after an expiry a new one takes its place.
-func (c *Client) Session() *Session { panic("stub") }
-
-// Session is one session of a Client; safe for concurrent use.
-type Session struct{}
-
-func (s *Session) ID() session.ID         { panic("stub") }
-func (s *Session) Password() []byte       { panic("stub") }
-func (s *Session) Timeout() time.Duration { panic("stub") } // negotiated
-func (s *Session) Done() <-chan struct{}  { panic("stub") } // closed when over
-func (s *Session) Err() error             { panic("stub") } // znode.SessionExpired, ErrClosed, nil while open
-
-// State is Connecting, Connected, Suspended or Over.
-type State uint8
-
-const (
-	Connecting State = iota
-	Connected
-	Suspended
-	Over
-)
-
-func (s *Session) State() State                               { panic("stub") }
-func (s *Session) States(ctx context.Context) iter.Seq[State] { panic("stub") } // latest wins, never drops the last
-
-// Proof says: the server will not end the session before Sent+TTL. Sent was read
-// before the request was written.
-type Proof struct {
-	Sent time.Time
-	TTL  time.Duration
+// endSession ends the current session with the error why, and everything that is
+// pending in it. Unless the client is closing, a new session takes its place. Only
+// run calls it, while there is no connection.
+func (c *Client) endSession(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.session.Load()
+	if s.state == Over {
+		return
+	}
+	if c.closing == nil {
+		c.stats.Expiries++
+		c.session.Store(newSession(c))
+	}
+	pending := append(c.inflight.drain(), c.queue.drain()...)
+	c.withdrawn, c.seq, c.acked = 0, 0, 0
+	for _, cl := range pending {
+		switch {
+		case cl.state == callWithdrawn:
+		case cl.req.Op == wire.OpCloseSession && !isClosed(why):
+			cl.finish(&wire.Reply{Op: wire.OpCloseSession}) // it is gone: what was asked for
+		case !cl.everSent:
+			cl.fail(cl.error(ErrUnavailable, why))
+		case cl.write:
+			cl.fail(cl.error(ErrUnknown, why))
+		default:
+			cl.fail(cl.error(why))
+		}
+	}
+	c.watches.end(why)
+	s.err = why
+	s.setState(Over)
+	close(s.done)
 }
 
-func (s *Session) Proof() Proof { panic("stub") }
-
-// Renew is one committed-leadership round trip that proves the session lives, and per
-// held znode whether it still exists.
-func (s *Session) Renew(ctx context.Context, held ...wire.Held) (Proof, []znode.Error, error) {
-	panic("stub")
+// attach makes cn, which has just been given a session, the connection: first the
+// identities are presented, then the watches, then what waits for an answer.
+func (c *Client) attach(cn *conn, rep *wire.ConnectReply, sent time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := cn.s
+	c.stats.Connects++
+	if s.id != 0 {
+		c.stats.Resumes++
+	}
+	s.id, s.password = rep.Session, rep.Password
+	s.timeout = time.Duration(rep.TimeoutMs) * time.Millisecond
+	s.prove(Proof{Sent: sent, TTL: s.timeout})
+	cn.setTimeout(s.timeout)
+	rest := c.queue.drain()
+	for _, a := range c.auth {
+		cl := newBound(wire.OpAuth, &wire.Auth{Scheme: a.Scheme, Data: []byte(a.Secret)})
+		cl.settle = func(rep *wire.Reply, _ bool) { cn.authenticated(a, rep) }
+		c.queue.push(cl)
+	}
+	for _, w := range c.watches.resume(c.zxid) {
+		cl := newBound(wire.OpRewatch, w)
+		cl.settle = func(rep *wire.Reply, _ bool) { cn.rewatched(rep) }
+		c.queue.push(cl)
+	}
+	for _, cl := range rest {
+		c.queue.push(cl)
+	}
+	c.conn, c.xid = cn, 0
+	s.setState(Connected)
+	if len(c.auth) == 0 {
+		c.reportOpened(nil)
+	}
 }
 
-// Admin calls.
-func (c *Client) Sessions(ctx context.Context, after session.ID, limit int32) (wire.SessionsReply, error) {
-	panic("stub")
+// reportOpened needs mu or its like: the first report wins, later ones are dropped.
+func (c *Client) reportOpened(err error) {
+	select {
+	case c.opened <- err:
+	default:
+	}
 }
-func (c *Client) Status(ctx context.Context) (wire.StatusReply, error) { panic("stub") }
-func (c *Client) KillSession(ctx context.Context, id session.ID) error { panic("stub") }
 
-// Stats counts what the client did, for tools: connects, resumes, resent requests.
-type Stats struct{ Connects, Resumes, Expiries, Resent, Requests int64 }
+// suspend takes the lost connection away and puts what it left unanswered back into
+// the queue: first the writes, then the reads, then what was never sent.
+func (c *Client) suspend(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.session.Load()
+	c.conn, c.lastErr = nil, err
+	s.lostAt = time.Now()
+	s.setState(Suspended)
+	c.watches.suspend()
+	var writes, reads, fresh []*call
+	for _, cl := range append(c.inflight.drain(), c.queue.drain()...) {
+		switch {
+		case cl.state == callWithdrawn:
+		case cl.bound || cl.abandoned && !cl.write:
+			cl.finish(nil)
+		case !cl.everSent:
+			fresh = append(fresh, cl)
+		case cl.write:
+			writes = append(writes, cl)
+		default:
+			reads = append(reads, cl)
+		}
+	}
+	c.withdrawn = 0
+	for _, list := range [][]*call{writes, reads, fresh} {
+		for _, cl := range list {
+			cl.state = callQueued
+			c.queue.push(cl)
+		}
+	}
+}
 
-func (c *Client) Stats() Stats { panic("stub") }
+// connectRequest returns what to present for session s.
+func (c *Client) connectRequest(s *Session) wire.ConnectRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	req := wire.ConnectRequest{
+		LastZxid:  max(c.zxid, c.watches.lastEvent),
+		TimeoutMs: int32(c.o.Timeout.Milliseconds()),
+		Session:   s.id,
+	}
+	if s.id != 0 {
+		req.Password = append([]byte(nil), s.password[:]...)
+	} else {
+		req.Password = make([]byte, session.PasswordSize)
+	}
+	return req
+}
