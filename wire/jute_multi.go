@@ -189,7 +189,7 @@ func (r *juteReader) multiReadReply() *MultiReadReply {
 		case OpGetData:
 			x.Data = DataReply{Data: r.data(), Stat: r.stat()}
 		case OpGetChildren:
-			x.Children.Names = r.strs()
+			x.Children.Names = r.names()
 		case opError: // which read it was is not said
 			if x.Op, x.Err = 0, znode.Error(r.int()); x.Err == znode.OK {
 				r.fail("an error that is none", 0)

@@ -179,6 +179,14 @@ func (r *juteReader) paths() []string {
 	return s
 }
 
+// names is strs where null is as good as empty.
+func (r *juteReader) names() []string {
+	if s := r.strs(); s != nil {
+		return s
+	}
+	return []string{}
+}
+
 // emptyOrNil keeps a null vector apart from an empty one.
 func emptyOrNil[T any](n int) []T {
 	if n == -1 {

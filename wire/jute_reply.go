@@ -189,15 +189,15 @@ func (r *juteReader) replyRecord(op Op) any {
 	case OpGetACL:
 		return &ACLReply{ACL: r.acl(), Stat: r.stat()}
 	case OpGetChildren:
-		return &ChildrenReply{Names: r.strs()}
+		return &ChildrenReply{Names: r.names()}
 	case OpGetChildren2:
-		return &ChildrenReply{Names: r.strs(), Stat: r.stat()}
+		return &ChildrenReply{Names: r.names(), Stat: r.stat()}
 	case OpSync:
 		return &PathReply{Path: r.str()}
 	case OpGetAllChildrenNumber:
 		return &CountReply{Count: r.int()}
 	case OpGetEphemerals:
-		return &PathsReply{Paths: r.strs()}
+		return &PathsReply{Paths: r.names()}
 	case OpWhoAmI:
 		return &IdentitiesReply{Identities: r.identities()}
 	case OpSASL:
@@ -230,7 +230,7 @@ func (r *juteReader) ownReply(op Op) any {
 		}
 		return b
 	case OpList:
-		b := &ListReply{Names: r.strs()}
+		b := &ListReply{Names: r.names()}
 		b.Stats = make([]znode.Stat, max(r.count(statSize), 0))
 		for i := range b.Stats {
 			b.Stats[i] = r.stat()
