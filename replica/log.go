@@ -73,13 +73,14 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 			err = errors.Join(err, l.close())
 		}
 	}()
-	if err := checkWALs(fs, dir); err != nil {
+	used, err := checkWALs(fs, dir)
+	if err != nil {
 		return nil, err
 	}
 	cache := pebble.NewCache(logCache)
 	defer cache.Unref()
 	o := &pebble.Options{
-		FS:                 fs,
+		FS:                 newGuardFS(fs, l.fatal.fail),
 		Lock:               l.lock,
 		Cache:              cache,
 		MaxOpenFiles:       64,
@@ -94,11 +95,15 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 			},
 		},
 		L0CompactionThreshold: 8,
+		ErrorIfNotExists:      used,
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	l.db, err = pebble.Open(dir, o)
+	if errFatal := l.fatal.err(); errFatal != nil {
+		return nil, errFatal
+	}
 	if err != nil {
-		if pebble.IsCorruptionError(err) {
+		if pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrDBDoesNotExist) {
 			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		return nil, fmt.Errorf("replica: opening the log in %s: %w", dir, err)
@@ -107,6 +112,9 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 	fresh, err := l.isFresh()
 	if err != nil {
 		return nil, err
+	}
+	if fresh && used {
+		return nil, fmt.Errorf("%w: %s has a member's files, but its database is empty", ErrCorrupt, dir)
 	}
 	if fresh {
 		if err := l.bootstrap(id, voters); err != nil {
@@ -125,15 +133,7 @@ func mkdir(fs vfs.FS, dir string) error {
 		return err
 	}
 	for parent := fs.PathDir(dir); ; parent = fs.PathDir(parent) {
-		d, err := fs.OpenDir(parent)
-		if err != nil {
-			return err
-		}
-		err = d.Sync()
-		if errClose := d.Close(); err == nil {
-			err = errClose
-		}
-		if err != nil || fs.PathDir(parent) == parent {
+		if err := syncDir(fs, parent); err != nil || fs.PathDir(parent) == parent {
 			return err
 		}
 	}
@@ -179,6 +179,9 @@ func (l *log) bootstrap(id uint64, voters []uint64) error {
 
 // commit applies b and closes it. Pebble reports a failed commit only to its logger.
 func (l *log) commit(b *pebble.Batch, o *pebble.WriteOptions) error {
+	if err := l.fatal.err(); err != nil {
+		return err
+	}
 	err := l.db.Apply(b, o)
 	if errFatal := l.fatal.err(); errFatal != nil {
 		// b may still be referenced by Pebble's commit pipeline.
@@ -232,7 +235,11 @@ func (f *fatalLogger) Errorf(format string, args ...any) {
 
 // Fatalf implements pebble.Logger, but returns.
 func (f *fatalLogger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf("replica: log database: %w", fmt.Errorf(format, args...))
+	f.fail(fmt.Errorf("replica: log database: %w", fmt.Errorf(format, args...)))
+}
+
+// fail keeps the first failure and passes all on.
+func (f *fatalLogger) fail(err error) {
 	f.mu.Lock()
 	if f.mu.err == nil {
 		f.mu.err = err

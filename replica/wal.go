@@ -35,7 +35,7 @@ const (
 	walFull         = 5  // kinds: full, first, middle, last piece of a record
 	walFirst        = 6
 	walLast         = 8
-	walSyncKinds    = 4 // to be added for chunks with a synced offset
+	walSyncKinds    = 4  // to be added for chunks with a synced offset
 	batchHeaderLen  = 12 // of Pebble's batch: sequence number 8, count 4
 	batchKindSet    = 1
 	repairExtension = ".repair"
@@ -190,11 +190,11 @@ func proveSynced(data []byte, logNum uint32, pos int, seq uint64) error {
 }
 
 // checkWALs reads all write-ahead logs in dir, in order, and cuts the torn end off the
-// newest.
-func checkWALs(fs vfs.FS, dir string) error {
+// newest. used reports whether there is data of a member in dir.
+func checkWALs(fs vfs.FS, dir string) (used bool, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
-		return fmt.Errorf("replica: listing %s: %w", dir, err)
+		return false, fmt.Errorf("replica: listing %s: %w", dir, err)
 	}
 	type file struct {
 		num  wal.NumWAL
@@ -202,9 +202,10 @@ func checkWALs(fs vfs.FS, dir string) error {
 	}
 	var files []file
 	for _, name := range names {
+		used = used || strings.HasSuffix(name, ".sst")
 		if strings.HasSuffix(name, repairExtension) {
 			if err := fs.Remove(fs.PathJoin(dir, name)); err != nil {
-				return fmt.Errorf("replica: removing an unfinished repair: %w", err)
+				return false, fmt.Errorf("replica: removing an unfinished repair: %w", err)
 			}
 		} else if num, _, ok := wal.ParseLogFilename(name); ok {
 			files = append(files, file{num, name})
@@ -216,20 +217,20 @@ func checkWALs(fs vfs.FS, dir string) error {
 		path := fs.PathJoin(dir, f.name)
 		data, err := readFile(fs, path)
 		if err != nil {
-			return fmt.Errorf("replica: reading %s: %w", path, err)
+			return false, fmt.Errorf("replica: reading %s: %w", path, err)
 		}
 		s, err := scanWAL(data, uint32(f.num), seq)
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return false, fmt.Errorf("%s: %w", path, err)
 		}
 		seq = s.seq
 		if i == len(files)-1 && !s.clean {
 			if err := replaceFile(fs, dir, f.name, data[:s.end]); err != nil {
-				return fmt.Errorf("replica: cutting the torn end off %s at %d: %w", path, s.end, err)
+				return false, fmt.Errorf("replica: cutting the torn end off %s at %d: %w", path, s.end, err)
 			}
 		}
 	}
-	return nil
+	return used || seq > 0, nil
 }
 
 func readFile(fs vfs.FS, path string) ([]byte, error) {
@@ -265,6 +266,11 @@ func replaceFile(fs vfs.FS, dir, name string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	return syncDir(fs, dir)
+}
+
+// syncDir makes the entries of dir durable.
+func syncDir(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {
 		return err
