@@ -49,7 +49,7 @@ func (c *crasher) hook(disk *vfs.MemFS, m *memoryMachine, depth int) vfs.FS {
 			return nil
 		}
 		rng := rand.New(rand.NewPCG(c.seed, c.ops.Add(1)))
-		if depth > 1 && rng.IntN(8) > 0 {
+		if depth > 1 && rng.IntN(12) > 0 {
 			return nil // a crash within the start after a crash: a sample
 		}
 		m.mu.Lock()
@@ -106,20 +106,20 @@ func TestC127CrashAtEverySync(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	m := newMachine()
 	r := mustOpen(t, "dir", Options{FS: c.hook(disk, m, 1), Machine: m, FlushBytes: 6 * crashSize, KeepBytes: 2 * crashSize})
-	for i := range 70 {
+	for i := range 45 {
 		propose(t, r, proposal(i, crashSize))
 		if i%7 > 3 { // some wait, some share an entry with the next
 			m.wait(func(got []string) bool { return len(got) > i })
 		}
 	}
-	m.wait(func(got []string) bool { return len(got) == 70 })
+	m.wait(func(got []string) bool { return len(got) == 45 })
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.Stats().Flushes; n == 0 {
 		t.Fatal("nothing was flushed")
 	}
-	if s := r.Status(); s.First < 30 {
+	if s := r.Status(); s.First < 20 {
 		t.Fatalf("truncated up to %d only", s.First)
 	}
 	if n := c.crashes.Load(); n < 100 {
