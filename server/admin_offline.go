@@ -32,6 +32,9 @@ type CheckReport struct {
 // effect, as at every start. An error means that it could not be checked.
 func CheckDataDir(dir string, log *slog.Logger) (CheckReport, error) {
 	var r CheckReport
+	if _, err := os.Stat(filepath.Join(dir, stateDir)); err != nil {
+		return r, fmt.Errorf("data-dir = %q holds no state: %w", dir, err)
+	}
 	problems, err := store.Check(filepath.Join(dir, stateDir), store.Options{Log: log})
 	if err != nil {
 		return r, err

@@ -60,7 +60,7 @@ func TestCheckNamesDamage(t *testing.T) {
 	p.stop(syscall.SIGTERM)
 
 	expect(t, exitError, "no such file", "check", "--data-dir", filepath.Join(root, "none"))
-	expect(t, exitError, "there is no store", "check", "--data-dir", root)
+	expect(t, exitError, "holds no state", "check", "--data-dir", root)
 	for _, pattern := range []string{"state/*.sst", "log/*.sst"} {
 		tables, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(tables) == 0 {
@@ -87,7 +87,7 @@ func TestCheckNamesDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, exitError, file, "restore", "--data-dir", restored, "--from", file)
-	expect(t, exitError, "there is no store", "check", "--data-dir", restored)
+	expect(t, exitError, "holds no state", "check", "--data-dir", restored)
 }
 
 // flip changes one bit of a file; a second call undoes it.

@@ -91,7 +91,7 @@ func TestC145StartMistakes(t *testing.T) {
 		{"data-dir is a file", []string{"--data-dir", file}, exitError, []string{"data-dir", file, "not a directory"}},
 		{"data-dir without parent", []string{"--data-dir", "/no/such/parent"}, exitError, []string{"data-dir", "/no/such/parent", "no such file"}},
 		{"data-dir cannot be written", []string{"--data-dir", "/proc"}, exitError, []string{"data-dir", "/proc", "writable"}},
-		{"certificate missing", []string{"--tls-cert", file + "c", "--tls-key", file + "k"}, exitError, []string{file + "c"}},
+		{"certificate missing", []string{"--listen", "127.0.0.1:0", "--tls-cert", file + "c", "--tls-key", file + "k"}, exitError, []string{file + "c"}},
 		{"word that is no flag", []string{"--no-ttl", "false"}, exitUsage, []string{`"false"`, "--name=false"}},
 		{"unknown command", []string{"serv"}, exitUsage, []string{`"serv"`, "check, restore"}},
 	} {
