@@ -22,7 +22,7 @@ func newGetACLCommand(a *app) *cobra.Command {
 		Short:             "Print the access list of a node",
 		Long:              "Print the access list of PATH, one entry per line, as setacl takes it.\n\n" + aclHelp,
 		Args:              args("PATH", 1, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := parsePath(args[0])
 			if err != nil {
@@ -61,7 +61,7 @@ func newSetACLCommand(a *app) *cobra.Command {
 		Long: "Replace the access list of PATH; nodes below it keep theirs. With --version it is\n" +
 			"replaced only if it has that version (aversion).\n\n" + aclHelp,
 		Args:              args("PATH ACL", 2, 2),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := parsePath(args[0])
 			if err != nil {

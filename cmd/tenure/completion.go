@@ -20,32 +20,30 @@ const (
 	completionsMax = 200
 )
 
-// completePath completes the first n arguments of a verb as paths. It says nothing
-// where it fails: there is nobody to read it.
-func (a *app) completePath(n int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		if len(args) >= n {
-			return nil, cobra.ShellCompDirectiveDefault // values: files, as @FILE, are as good a guess as any
-		}
-		if toComplete == "" {
-			return []cobra.Completion{"/"}, directive
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
-		defer cancel()
-		quiet := *a
-		quiet.stderr = io.Discard
-		var paths []string
-		err := quiet.withConn(ctx, func(ctx context.Context, c *conn) error {
-			var err error
-			paths, err = completions(ctx, c, toComplete)
-			return err
-		})
-		if err != nil && len(paths) == 0 {
-			return nil, directive
-		}
-		return paths, directive
+// completePath completes the first argument of a verb as a path. It says nothing where
+// it fails: there is nobody to read it.
+func (a *app) completePath(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault // values: files, as @FILE, are as good a guess as any
 	}
+	if toComplete == "" {
+		return []cobra.Completion{"/"}, directive
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+	defer cancel()
+	quiet := *a
+	quiet.stderr = io.Discard
+	var paths []string
+	err := quiet.withConn(ctx, func(ctx context.Context, c *conn) error {
+		var err error
+		paths, err = completions(ctx, c, toComplete)
+		return err
+	})
+	if err != nil && len(paths) == 0 {
+		return nil, directive
+	}
+	return paths, directive
 }
 
 // completions returns the paths that start with typed: of its parent's children, those

@@ -137,13 +137,15 @@ func TestSnapshotSave(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"refused": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, exitDenied, "login failed"},
-		"denied":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, exitDenied, "no permission"},
+		"refused": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, exitDenied, "login failed"},
+		"denied":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, exitDenied, "no permission"},
 		"busy": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "5")
-			http.Error(w, "another one", 503)
+			http.Error(w, "another one", http.StatusServiceUnavailable)
 		}, exitConflict, "busy: another one"},
-		"not ready": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no leader", 503) }, exitUnreachable, "not ready: no leader"},
+		"not ready": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no leader", http.StatusServiceUnavailable)
+		}, exitUnreachable, "not ready: no leader"},
 		"breaks off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Write([]byte("half"))
 			w.(http.Flusher).Flush()
@@ -151,7 +153,7 @@ func TestSnapshotSave(t *testing.T) {
 		}, exitError, "unexpected EOF"},
 		"whole": {func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/v1/snapshot" || r.Header.Get("Authorization") != "Bearer secret-token" {
-				w.WriteHeader(403)
+				w.WriteHeader(http.StatusForbidden)
 			}
 			w.Write([]byte("whole"))
 		}, exitOK, ""},

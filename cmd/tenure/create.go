@@ -43,7 +43,7 @@ code is passed on. CMD gets TENURE_PATH and TENURE_SESSION in its environment; i
 session ends first, CMD is sent SIGTERM and, 5 s later, SIGKILL.
 
 ` + aclHelp,
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			own, child := splitAtDash(cmd, args)
 			if err := k.prepare(cmd.Context(), own, child); err != nil {

@@ -68,7 +68,7 @@ Nodes are read one after the other: what changes meanwhile is exported as it was
 it is. For one consistent state use 'tenure snapshot save'. If it fails the exit code is
 not 0 and what was written is not complete.`,
 		Args:              args("PATH", 1, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := parsePath(args[0])
 			if err != nil {

@@ -142,15 +142,15 @@ func TestImportConflicts(t *testing.T) {
 func TestImportRefusesWrongRecords(t *testing.T) {
 	const good = `{"path":"/","data":"1"}` + "\n"
 	for text, want := range map[string]string{
-		`{"path":"x"}`:                                           `record 2: path "x" must start with /`,
-		`{"path":"/a/"}`:                                         "must not end with /",
-		`{"path":"/a","mode":"ephemeral"}`:                       "an ephemeral node would be gone",
-		`{"path":"/a","mode":"odd"}`:                             `"mode" "odd"`,
-		`{"path":"/a","mode":"ttl","ttl":"x"}`:                   `"ttl" "x"`,
-		`{"path":"/a","data":"x","base64":"eA=="}`:               "only one may be given",
-		`{"path":"/a","base64":"!"}`:                             "record 2: illegal base64",
-		`{"path":"/a","typo":1}`:                                 `unknown field "typo"`,
-		`{"path":"/a"`:                                           "the input ends in record 2: it is not complete",
+		`{"path":"x"}`:                             `record 2: path "x" must start with /`,
+		`{"path":"/a/"}`:                           "must not end with /",
+		`{"path":"/a","mode":"ephemeral"}`:         "an ephemeral node would be gone",
+		`{"path":"/a","mode":"odd"}`:               `"mode" "odd"`,
+		`{"path":"/a","mode":"ttl","ttl":"x"}`:     `"ttl" "x"`,
+		`{"path":"/a","data":"x","base64":"eA=="}`: "only one may be given",
+		`{"path":"/a","base64":"!"}`:               "record 2: illegal base64",
+		`{"path":"/a","typo":1}`:                   `unknown field "typo"`,
+		`{"path":"/a"`:                             "the input ends in record 2: it is not complete",
 		`{"path":"/a","data":"` + strings.Repeat("x", recordMax+1<<20): "longer than",
 		`nonsense`: "record 2: invalid character",
 	} {

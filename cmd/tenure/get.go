@@ -17,7 +17,7 @@ for people: text with control characters escaped and a line break at its end, an
 hex dump if it is not text. -o json has "data" for text and "base64" for anything
 else; null data has neither, empty data is "".`,
 		Args:              args("PATH", 1, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := parsePath(args[0])
 			if err != nil {

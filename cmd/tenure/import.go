@@ -31,7 +31,7 @@ nothing and prints what would be done.
 An import is not atomic: if it fails, what was done is printed, and doing it again
 continues it.`,
 		Args:              args("PATH [FILE]", 1, 2),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := parsePath(args[0])
 			if err != nil {

@@ -28,7 +28,7 @@ Any number of children is listed, page by page; one that is created or deleted
 meanwhile may or may not be shown. With -R a subtree that may not be read is named on
 standard error, the rest is listed, and the exit code is 6.`,
 		Args:              args("at most one PATH", 0, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := pathArg(args, 0)
 			if err != nil {

@@ -25,7 +25,7 @@ A recursive delete works from the leaves up in transactions of up to 500 nodes, 
 is not atomic: if it fails, the error says exactly how many nodes were deleted. On a terminal it asks first, unless --yes; --dry-run only counts.
 / and /zookeeper are refused.`,
 		Args:              args("PATH", 1, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := parsePath(args[0])
 			if err != nil {

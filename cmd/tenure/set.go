@@ -21,7 +21,7 @@ standard input, and @@text is the text "@text". --null, without a VALUE, sets nu
 With --version it is replaced only if the node has that version; if it has another
 the exit code is 3. The new version is printed.`,
 		Args:              args("PATH VALUE", 1, 2),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if null == (len(args) == 2) {
 				return usagef("set: want PATH VALUE, or PATH --null; see 'tenure set --help'")

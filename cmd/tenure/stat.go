@@ -13,7 +13,7 @@ func newStatCommand(a *app) *cobra.Command {
 		Use:               "stat PATH",
 		Short:             "Print the Stat of a node",
 		Args:              args("PATH", 1, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := parsePath(args[0])
 			if err != nil {

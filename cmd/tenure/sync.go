@@ -14,7 +14,7 @@ func newSyncCommand(a *app) *cobra.Command {
 committed before. It succeeds only while there is a quorum, so it is also the shortest
 test of one.`,
 		Args:              args("at most one PATH", 0, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := pathArg(args, 0)
 			if err != nil {

@@ -25,7 +25,7 @@ func newTreeCommand(a *app) *cobra.Command {
 that may not be read is named on standard error, the rest is drawn, and the exit code
 is 6.`,
 		Args:              args("at most one PATH", 0, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := pathArg(args, 0)
 			if err != nil {

@@ -41,7 +41,7 @@ fails the watch ends and the error names the zxid to continue from.
 It ends after --count events or after --timeout: with exit code 1 if fewer than --count
 events came, else 0.`,
 		Args:              args("PATH", 1, 1),
-		ValidArgsFunction: a.completePath(1),
+		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := parsePath(args[0])
 			if err != nil {
