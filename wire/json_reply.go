@@ -30,7 +30,7 @@ func (JSON) AppendReply(dst []byte, p *Reply) []byte {
 }
 
 func addError(dst []byte, e znode.Error) []byte {
-	return addStr(addInt(dst, "err", int32(e)), "error", errorName(e))
+	return addStr(addInt(dst, "err", int32(e)), "error", e.Name())
 }
 
 // addResult appends the fields of the reply to one write, alone or in a multi.
@@ -51,7 +51,7 @@ func addResults(dst []byte, m *znode.Result) []byte {
 		s := &m.Sub[i]
 		if m.Err != znode.OK {
 			dst = strconv.AppendInt(append(dst, `,{"err":`...), int64(s.Err), 10)
-			return append(addStr(dst, "error", errorName(s.Err)), '}')
+			return append(addStr(dst, "error", s.Err.Name()), '}')
 		}
 		dst = append(append(dst, `,{"op":"`...), jsonName(resultOp(s.Kind))...)
 		return append(addResult(append(dst, '"'), s), '}')

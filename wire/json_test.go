@@ -140,7 +140,7 @@ func TestJSONReplyTexts(t *testing.T) {
 		{Reply{Op: OpGetChildren2, Body: &ChildrenReply{[]string{"x", "y"}, goldenStat}}, `"names":["x","y"],"stat":` + jsonStat},
 		{Reply{Op: OpGetACL, Body: &ACLReply{znode.OpenACL, goldenStat}}, `"acl":[{"perms":31,"scheme":"world","id":"anyone"}],"stat":` + jsonStat},
 		{Reply{Op: OpGetData, Err: znode.NoNode}, `"err":-101,"error":"NoNode"`},
-		{Reply{Op: OpGetData, Err: -999, Detail: "why"}, `"err":-999,"error":"Error-999","detail":"why"`},
+		{Reply{Op: OpGetData, Err: -999, Detail: "why"}, `"err":-999,"error":"Unknown","detail":"why"`},
 		{Reply{Op: OpMulti, Body: &znode.Result{Kind: znode.ResultMulti, Sub: []znode.Result{
 			{Kind: znode.ResultCreate, Path: "/a"}, {Kind: znode.ResultDelete}, {Kind: znode.ResultCheck}}}},
 			`"results":[{"op":"create","path":"/a"},{"op":"delete"},{"op":"check"}]`},

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,6 +38,33 @@ func TestProtocolDocument(t *testing.T) {
 		if !strings.Contains(string(text), name) {
 			t.Errorf("%s is not mentioned", name)
 		}
+	}
+}
+
+// Goal: the table of errors in docs/protocol.md has the names that clients see.
+// Method: every row of numbers below 0 against the code's names.
+func TestProtocolDocumentErrors(t *testing.T) {
+	text, err := os.ReadFile("../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 {
+			continue
+		}
+		code, err := strconv.Atoi(strings.TrimSpace(cells[1]))
+		if err != nil || code >= 0 {
+			continue
+		}
+		rows++
+		if want := znode.Error(code).Name(); strings.TrimSpace(cells[2]) != want {
+			t.Errorf("%d is %s, not%s", code, want, cells[2])
+		}
+	}
+	if rows < 15 {
+		t.Errorf("only %d errors in the table", rows)
 	}
 }
 
