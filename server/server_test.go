@@ -22,7 +22,7 @@ func TestCreateGetRestart(t *testing.T) {
 
 	s = startServer(t, Config{DataDir: dir})
 	r := openRaw(t, s)
-	for path, want := range map[string]string{"/a-0000000001": subprotocolJute, "/a-0000000002": subprotocolJSON} {
+	for path, want := range map[string]string{"/a-0000000000": subprotocolJute, "/a-0000000001": subprotocolJSON} {
 		if got, e := r.get(path); e != znode.OK || string(got.Data) != want {
 			t.Errorf("%s: %v %v, want %s", path, got, e, want)
 		}
