@@ -190,7 +190,9 @@ type fakeConn struct {
 	pending [][]byte // guarded by f.mu
 	closed  bool     // likewise
 	last    []byte   // close frame to send after pending
-	watches fakeWatches
+	// cutAfterPending closes without a close frame, after what is pending was sent.
+	cutAfterPending bool
+	watches         fakeWatches
 }
 
 func (f *fakeEnsemble) serve(m *fakeMember, w http.ResponseWriter, r *http.Request) {
@@ -267,6 +269,9 @@ func (fc *fakeConn) wake() {
 
 // push needs f.mu.
 func (fc *fakeConn) push(msg []byte) {
+	if fc.cutAfterPending {
+		return
+	}
 	fc.pending = append(fc.pending, msg)
 	fc.wake()
 }
@@ -274,7 +279,7 @@ func (fc *fakeConn) push(msg []byte) {
 func (fc *fakeConn) writeLoop() {
 	for range fc.out {
 		fc.f.mu.Lock()
-		batch, closed, last := fc.pending, fc.closed, fc.last
+		batch, closed, last, cutNow := fc.pending, fc.closed, fc.last, fc.cutAfterPending
 		fc.pending = nil
 		fc.f.mu.Unlock()
 		if closed {
@@ -284,6 +289,10 @@ func (fc *fakeConn) writeLoop() {
 			if fc.ws.WriteMessage(websocket.BinaryMessage, msg) != nil {
 				return
 			}
+		}
+		if cutNow {
+			fc.f.with(fc.close)
+			return
 		}
 		if last != nil {
 			_ = fc.ws.WriteControl(websocket.CloseMessage, last, time.Now().Add(time.Second))

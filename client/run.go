@@ -12,7 +12,7 @@ import (
 
 const (
 	backoffMin   = 50 * time.Millisecond
-	backoffMax   = 2 * time.Second // keeps the average of a client below one attempt a second
+	backoffMax   = 1200 * time.Millisecond // per endpoint: below one attempt a second on average
 	attemptMin   = 500 * time.Millisecond
 	confirmAfter = time.Second // a connection that lives so long was a real one
 	logEvery     = time.Minute
@@ -23,11 +23,15 @@ const (
 // run uses it.
 type backoff struct{ failures int }
 
-// next returns how long to wait before the next attempt: doubled each time, and
-// jittered by half of it either way.
-func (b *backoff) next() time.Duration {
-	d := min(backoffMax, backoffMin<<min(b.failures, 10))
+// next returns how long to wait before the next attempt: little until all n endpoints
+// have had their turn, then doubled with each round; and jittered by half of it either
+// way.
+func (b *backoff) next(n int) time.Duration {
 	b.failures++
+	d := backoffMin
+	if b.failures%n == 0 {
+		d = min(backoffMax*time.Duration(n), backoffMin<<min(b.failures/n-1, 10))
+	}
 	return d/2 + rand.N(d)
 }
 
@@ -59,7 +63,7 @@ func (c *Client) run(ctx context.Context) {
 		if c.sessionEnded(s, err) {
 			continue
 		}
-		if !c.pause(ctx, s, b.next()) {
+		if !c.pause(ctx, s, b.next(len(c.endpoints))) {
 			break
 		}
 	}

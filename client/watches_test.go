@@ -1,0 +1,292 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-dev/tenure/wire"
+	"github.com/tenure-dev/tenure/znode"
+)
+
+// Goal: one-shot watches survive a cut: exactly one event for each change, none for
+// what did not change, and that watch still works.
+func TestC041OneShotsSurviveACut(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+		c, ctx := f.client(t, nil), t.Context()
+		for _, p := range []string{"/a", "/c", "/d"} {
+			mustCreate(t, c, p, znode.Persistent)
+		}
+		_, _, a, err1 := c.GetW(ctx, "/a")
+		_, found, b, err2 := c.ExistsW(ctx, "/b")
+		_, _, ch, err3 := c.ChildrenW(ctx, "/c")
+		_, _, d, err4 := c.GetW(ctx, "/d")
+		_, _, dc, err5 := c.ChildrenW(ctx, "/d")
+		if err := errors.Join(err1, err2, err3, err4, err5); err != nil || found {
+			t.Fatal(found, err)
+		}
+		f.with(func() { f.members["a:1"].down = true })
+		f.cutAll()
+		f.do(t, &znode.SetData{Path: "/a", Version: -1})
+		f.do(t, &znode.Create{Path: "/b", ACL: znode.OpenACL})
+		f.do(t, &znode.Create{Path: "/c/x", ACL: znode.OpenACL})
+		time.Sleep(3 * time.Second)
+		f.with(func() { f.members["a:1"].down = false })
+		for _, want := range []struct {
+			w  OneShot
+			ev wire.Event
+		}{{a, wire.Event{Type: znode.EventDataChanged, Path: "/a"}}, {b, wire.Event{Type: znode.EventCreated, Path: "/b"}},
+			{ch, wire.Event{Type: znode.EventChildrenChanged, Path: "/c"}}} {
+			if ev := next(t, want.w); ev.Type != want.ev.Type || ev.Path != want.ev.Path {
+				t.Errorf("got %+v, want %+v", ev, want.ev)
+			}
+			if _, more := <-want.w.C; more {
+				t.Errorf("a second event for %s", want.ev.Path)
+			}
+		}
+		synctest.Wait()
+		if len(d.C)+len(dc.C) != 0 {
+			t.Error("an event for /d, which did not change")
+		}
+		f.do(t, &znode.SetData{Path: "/d", Version: -1})
+		next(t, d)
+		dc.Cancel()
+		if _, open := <-dc.C; open {
+			t.Error("a cancelled watch is not closed")
+		}
+		synctest.Wait()
+		f.with(func() {
+			for fc := range f.conns {
+				if n := len(fc.watches.data) + len(fc.watches.child); n != 0 {
+					t.Errorf("%d watches left at the server", n)
+				}
+			}
+		})
+	})
+}
+
+// Goal: a persistent watch gets every event of a disconnect, or a gap where the history
+// does not reach back; later changes give events.
+func TestC043PersistentWatches(t *testing.T) {
+	for _, forgotten := range []bool{false, true} {
+		bubble(t, []string{"a:1", "b:1"}, func(t *testing.T, f *fakeEnsemble) {
+			c := f.client(t, nil)
+			for _, p := range []string{"/t", "/t/b", "/t/c", "/t/d"} {
+				mustCreate(t, c, p, znode.Persistent)
+			}
+			got, end := collect(t, c, "/t", WatchOptions{Recursive: true})
+			f.with(func() { f.members["a:1"].down, f.members["b:1"].down = true, true })
+			f.cutAll()
+			f.do(t, &znode.Create{Path: "/t/a", ACL: znode.OpenACL})
+			f.do(t, &znode.SetData{Path: "/t/b", Version: -1})
+			f.do(t, &znode.Delete{Path: "/t/c", Version: -1})
+			f.do(t, &znode.Delete{Path: "/t/d", Version: -1})
+			f.do(t, &znode.Create{Path: "/t/d", ACL: znode.OpenACL})
+			time.Sleep(3 * time.Second)
+			f.with(func() {
+				f.members["b:1"].down = false
+				if forgotten {
+					f.forgotten = f.tree.LastZxid()
+				}
+			})
+			awaitState(t, c.Session(), Connected)
+			time.Sleep(2 * time.Second)
+			want := []wire.Event{{Type: znode.EventCreated, Path: "/t/a"}, {Type: znode.EventDataChanged, Path: "/t/b"},
+				{Type: znode.EventDeleted, Path: "/t/c"}, {Type: znode.EventDeleted, Path: "/t/d"}, {Type: znode.EventCreated, Path: "/t/d"}}
+			if forgotten {
+				want = []wire.Event{{Type: wire.EventGap, Path: "/t"}}
+			}
+			if events := plain(got()); !slices.Equal(events, want) {
+				t.Errorf("after the cut: %v, want %v", events, want)
+			}
+			f.do(t, &znode.SetData{Path: "/t/b", Version: -1})
+			if events := plain(got()); len(events) != 1 || events[0].Path != "/t/b" {
+				t.Errorf("later: %v", events)
+			}
+			if err := end(); err != nil {
+				t.Errorf("the loop ended with %v", err)
+			}
+		})
+	}
+}
+
+// Goal: cuts at any byte neither lose nor repeat an event, also inside a transaction of
+// several. Method: random cuts while somebody else commits multis; every stream must
+// see exactly the history that concerns it. Replay: set seed.
+func TestStreamsAreExactOverRandomCuts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+		c := f.client(t, nil)
+		for _, p := range []string{"/a", "/a/b", "/z"} {
+			mustCreate(t, c, p, znode.Persistent)
+		}
+		type watch struct {
+			path string
+			o    WatchOptions
+			got  func() []wire.Event
+			end  func() error
+		}
+		var all []watch
+		for _, p := range []string{"/", "/a", "/a/b"} {
+			for _, recursive := range []bool{false, true} {
+				w := watch{path: p, o: WatchOptions{Recursive: recursive}}
+				w.got, w.end = collect(t, c, p, w.o)
+				all = append(all, w)
+			}
+		}
+		from := f.tree.LastZxid()
+		for range 400 {
+			f.with(func() {
+				f.apply(&znode.Txn{Op: &znode.Multi{Ops: []znode.Op{
+					&znode.SetData{Path: "/a", Version: -1}, &znode.Create{Path: "/a/n", ACL: znode.OpenACL},
+					&znode.SetData{Path: "/a/b", Version: -1}, &znode.Delete{Path: "/a/n", Version: -1},
+					&znode.SetData{Path: "/a/b", Version: -1}, &znode.SetData{Path: "/z", Version: -1},
+				}}})
+				for fc := range f.conns {
+					if n := len(fc.pending); n > 0 && rnd.IntN(4) == 0 {
+						fc.pending = fc.pending[:rnd.IntN(n+1)]
+						fc.cutAfterPending = true
+					}
+				}
+			})
+			time.Sleep(time.Duration(rnd.Int64N(int64(100 * time.Millisecond))))
+		}
+		time.Sleep(time.Minute)
+		if n := c.Stats().Resumes; n < 20 {
+			t.Errorf("only %d resumes", n)
+		}
+		for _, w := range all {
+			want := newFakeWatches()
+			if w.o.Recursive {
+				want.recursive[w.path] = true
+			} else {
+				want.persistent[w.path] = true
+			}
+			var expect []wire.Event
+			for i := range f.history {
+				if f.history[i].Zxid > from {
+					want.match(&f.history[i], func(e wire.Event) { expect = append(expect, e) })
+				}
+			}
+			if events := w.got(); !slices.Equal(events, expect) {
+				t.Errorf("%s %+v: %d events, want %d", w.path, w.o.Recursive, len(events), len(expect))
+			}
+			_ = w.end()
+		}
+	})
+}
+
+// Goal: a stream from a zxid gets the history first, and older watches that overlap are
+// not told twice, nor a one-shot that was set after it.
+func TestWatchFromZxid(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+		c := f.client(t, nil)
+		mustCreate(t, c, "/h", znode.Persistent)
+		from := f.tree.LastZxid()
+		old, endOld := collect(t, c, "/", WatchOptions{Recursive: true})
+		for range 3 {
+			f.do(t, &znode.SetData{Path: "/h", Version: -1})
+		}
+		_, _, one, err := c.GetW(t.Context(), "/h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		armed := int64(0)
+		got, end := collect(t, c, "/h", WatchOptions{FromZxid: from, Armed: func(z int64) { armed = z }})
+		f.cutAll()
+		time.Sleep(time.Second)
+		f.do(t, &znode.SetData{Path: "/h", Version: -1})
+		if n := len(old()); n != 4 {
+			t.Errorf("the older watch has %d events, want 4", n)
+		}
+		events := got()
+		if len(events) != 4 || armed != from || !slices.IsSortedFunc(events, func(a, b wire.Event) int { return int(a.Zxid - b.Zxid) }) {
+			t.Errorf("the new one has %v", events)
+		}
+		if ev := next(t, one); ev.Zxid != events[3].Zxid {
+			t.Errorf("the one-shot got %+v", ev)
+		}
+		_, _ = end(), endOld()
+	})
+}
+
+// Goal: a consumer that stops reading blocks nobody and finds a gap; with the session a
+// stream ends with its error.
+func TestSlowConsumerGetsAGap(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+		c := f.client(t, nil)
+		mustCreate(t, c, "/a", znode.Persistent)
+		proceed := make(chan struct{})
+		var events []wire.Event
+		ended := make(chan error)
+		go func() {
+			var last error
+			for ev, err := range c.Watch(context.Background(), "/a", WatchOptions{}) {
+				if last = err; err == nil {
+					events = append(events, ev)
+				}
+				<-proceed
+			}
+			ended <- last
+		}()
+		synctest.Wait()
+		for range streamMax + 100 {
+			f.do(t, &znode.SetData{Path: "/a", Version: -1})
+		}
+		if _, _, err := c.Get(t.Context(), "/a", ReadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		close(proceed)
+		synctest.Wait()
+		if i := slices.IndexFunc(events, func(e wire.Event) bool { return e.Type == wire.EventGap }); i < 0 || events[i].Path != "/a" {
+			t.Fatalf("no gap among %d events", len(events))
+		}
+		if last := events[len(events)-1].Zxid; last != f.tree.LastZxid() {
+			t.Fatalf("the last event has zxid %d, not %d", last, f.tree.LastZxid())
+		}
+		f.expireAll()
+		if err := <-ended; !errors.Is(err, znode.SessionExpired) {
+			t.Fatalf("the stream ended with %v", err)
+		}
+	})
+}
+
+// Goal: watches on one path share the server's registration: cancelling one must not
+// take it from another, not even from one whose request is on its way.
+func TestWatchesShareARegistration(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+		c := f.client(t, nil)
+		mustCreate(t, c, "/a", znode.Persistent)
+		for i := range 100 {
+			_, _, first, err := c.GetW(t.Context(), "/a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			second := make(chan OneShot)
+			go func() {
+				_, _, w, err := c.GetW(t.Context(), "/a")
+				if err != nil {
+					t.Error(err)
+				}
+				second <- w
+			}()
+			if i%2 == 0 {
+				synctest.Wait()
+			}
+			first.Cancel()
+			w := <-second
+			synctest.Wait()
+			f.do(t, &znode.SetData{Path: "/a", Data: fmt.Append(nil, i), Version: -1})
+			if ev := next(t, w); ev.Type != znode.EventDataChanged {
+				t.Fatalf("round %d: %+v", i, ev)
+			}
+		}
+	})
+}
