@@ -33,6 +33,9 @@ func (c *conn) do(ctx context.Context, request func(ctx context.Context) error) 
 	if err == nil {
 		return nil
 	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // only --timeout gives ctx an end
+		return &requestError{fmt.Sprintf("--timeout %v is over, asking %s", c.limit, c.where), err}
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &requestError{fmt.Sprintf("no answer from %s within %v", c.where, c.limit), err}
 	}

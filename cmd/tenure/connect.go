@@ -105,9 +105,6 @@ func (a *app) servers() ([]endpoint, error) {
 // of crypto/tls, which trusts the system's CAs.
 func (a *app) tlsConfig() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: a.insecureTLS}
-	if a.insecureTLS {
-		a.note("warning: --insecure-skip-verify: whoever answers at the address is believed to be the server")
-	}
 	if a.cacert != "" {
 		pem, err := readFileMax(a.cacert, 16<<20)
 		if err != nil {

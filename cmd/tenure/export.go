@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -213,23 +211,19 @@ func (e *exporter) writeRecord(r *record) error {
 			break
 		}
 	}
-	var line bytes.Buffer
-	if e.document {
-		line.WriteString(",\n")
-		if e.written == 0 {
-			line.Next(1)
-		}
+	before, after := "", "\n"
+	switch {
+	case e.document && e.written == 0:
+		before, after = "\n", ""
+	case e.document:
+		before, after = ",\n", ""
 	}
-	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(r); err != nil { // ends with a line break
+	line, err := jsonLine(r)
+	if err != nil {
 		return err
 	}
-	if e.document {
-		line.Truncate(line.Len() - 1)
-	}
 	e.written++
-	_, err := e.app.out.Write(line.Bytes())
+	_, err = fmt.Fprintf(e.app.out, "%s%s%s", before, line, after)
 	return err
 }
 

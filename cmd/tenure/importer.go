@@ -43,6 +43,9 @@ func (i *importer) add(ctx context.Context, r *record) error {
 		return err
 	}
 	size := len(op.Path) + len(op.Data)
+	for _, entry := range op.ACL {
+		size += len(entry.Scheme) + len(entry.ID)
+	}
 	if len(i.batch) == importOpsMax || len(i.batch) > 0 && i.batchBytes+size > importBytesMax {
 		if err := i.flush(ctx); err != nil {
 			return err

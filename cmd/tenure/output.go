@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -32,9 +33,36 @@ func isTerminal(stream any) bool {
 
 // printJSON writes v as one line.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	line, err := jsonLine(v)
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(append(line, '\n'))
+	return err
+}
+
+// jsonLine encodes v so that it can be read and does nothing to a terminal: what
+// safeText escapes is escaped here too, in JSON's way, which loses nothing.
+func jsonLine(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // which would make text with < and & hard to read
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	line := bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+	if !bytes.ContainsFunc(line, isUnsafe) {
+		return line, nil
+	}
+	var safe []byte
+	for _, r := range string(line) {
+		if isUnsafe(r) { // only inside strings, and never above U+FFFF
+			safe = fmt.Appendf(safe, `\u%04x`, r)
+		} else {
+			safe = utf8.AppendRune(safe, r)
+		}
+	}
+	return safe, nil
 }
 
 // text returns s as the chosen output shows it: raw as it is, else safe.

@@ -81,6 +81,20 @@ func TestC005DataFieldsKeepNullEmptyAndBinary(t *testing.T) {
 	}
 }
 
+// Goal: JSON steers no terminal either, and loses nothing by it. Method: a string with
+// everything that is unsafe, there and back.
+func TestJSONIsSafe(t *testing.T) {
+	const text = "a\x1b[31m\u009b\x7f\u202e\u2028<&>é"
+	line, err := jsonLine(text)
+	if err != nil || strings.ContainsFunc(string(line), isUnsafe) || !strings.Contains(string(line), "<&>é") {
+		t.Errorf("%q, %v", line, err)
+	}
+	var back string
+	if err := json.Unmarshal(line, &back); err != nil || back != text {
+		t.Errorf("came back as %q, %v", back, err)
+	}
+}
+
 // Goal: ids, times and types have one shape in every output. Method: a value of each.
 func TestFormats(t *testing.T) {
 	if got := formatZxid(0x100000007); got != "0x100000007" {

@@ -126,6 +126,9 @@ func (a *app) checkFlags() error {
 	if (a.cert == "") != (a.key == "") {
 		return usagef("--cert and --key: one needs the other")
 	}
+	if a.insecureTLS {
+		a.note("warning: --insecure-skip-verify: whoever answers at the address is believed to be the server")
+	}
 	return nil
 }
 
@@ -136,8 +139,8 @@ func must(err error) {
 	}
 }
 
-// args returns an argument check for between low and high arguments, shown to the
-// user as want. Arguments behind "--" count only if dash says so.
+// args returns an argument check for between low and high arguments, which want names
+// to the user.
 func args(want string, low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {

@@ -37,7 +37,7 @@ an operation made an ephemeral node the session is kept as by 'create --ephemera
 		RunE: func(cmd *cobra.Command, args []string) error {
 			own, child := splitAtDash(cmd, args)
 			if len(own) > 1 {
-				return usagef("txn: want at most one FILE, got %d; see 'txn --help'", len(own))
+				return usagef("txn: want at most one FILE, got %d; see 'tenure txn --help'", len(own))
 			}
 			name := "-"
 			if len(own) == 1 {
