@@ -61,7 +61,7 @@ type Config struct {
 	// default 10 s. WriteTimeout bounds one write to a client, default 10 s.
 	HandshakeTimeout, WriteTimeout time.Duration
 
-	// CacheBytes bounds decoded znodes kept in memory, default 64 MiB.
+	// CacheBytes bounds decoded znodes kept in memory, default 32 MiB.
 	CacheBytes int64
 	// History is what watches can catch up from, bounded by changes (default
 	// 1 000 000), bytes (256 MiB) and age (1 h), whichever is reached first.

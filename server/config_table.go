@@ -113,7 +113,7 @@ var settings = []setting{
 			return durationValue{&c.WriteTimeout, 10 * time.Millisecond, 10 * time.Minute}
 		}},
 
-	{name: "cache-bytes", def: "64MiB", help: "Memory for decoded znodes.",
+	{name: "cache-bytes", def: "32MiB", help: "Memory for decoded znodes.",
 		value: func(c *Config) settingValue { return bytesValue[int64]{&c.CacheBytes, 1 << 10, maxBytes} }},
 	{name: "history-count", def: "1000000", help: "Most changes kept for watches to catch up from.",
 		value: func(c *Config) settingValue { return countValue[int64]{&c.HistoryCount, 1, maxCount} }},

@@ -99,10 +99,14 @@ func TestMetricsEveryOperationAndCode(t *testing.T) {
 	for code := znode.Error(5); code > -300; code-- {
 		m.observe(wire.OpCreate, code, 1000)
 	}
-	began := time.Now()
-	got := scrape(t, m)
-	if took := time.Since(began); took > 200*time.Millisecond {
-		t.Errorf("a scrape of %d bytes took %v", len(got), took)
+	got, fastest := "", time.Hour
+	for range 5 { // other processes may slow down one, hardly all
+		began := time.Now()
+		got = scrape(t, m)
+		fastest = min(fastest, time.Since(began))
+	}
+	if fastest > 200*time.Millisecond {
+		t.Errorf("a scrape of %d bytes took %v", len(got), fastest)
 	}
 	total := 0
 	for line := range strings.Lines(got) {
