@@ -160,11 +160,9 @@ func (b *Batch) merge(delta *znode.Delta) {
 
 func (b *Batch) mergeNode(e *znode.NodeEffect) {
 	d := b.nodes.get(e.Path)
-	if d == nil && e.Prev == nil {
-		// Nothing is there, so there are no counters either: no need to look.
-		d = b.nodes.add(e.Path, nil, znode.Children{})
-	} else if d == nil {
-		d = b.touch(e.Path)
+	if d == nil {
+		// Prev is what view returned just now: no need to look again.
+		d = b.nodes.add(e.Path, e.Prev, b.committedChildren(e.Path, e.Prev))
 	}
 	if d.node != nil && d.node.Kind == znode.Ephemeral {
 		b.noteEphemeral(d.node.Owner, e.Path, false)
@@ -201,6 +199,21 @@ func (b *Batch) committed(path string) (*znode.Node, znode.Children) {
 		b.err = err
 	}
 	return node, children
+}
+
+// committedChildren returns the counters that node had before the batch.
+func (b *Batch) committedChildren(path string, node *znode.Node) znode.Children {
+	if !mayHaveChildren(node) {
+		return znode.Children{}
+	}
+	if cached, children := b.s.cache.get(path); cached != nil {
+		return children
+	}
+	children, err := readChildren(b.s.db, path)
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	return children
 }
 
 // overlay is what the batch changed, by path, first touched first.

@@ -47,7 +47,7 @@ func Check(dir string, o Options) ([]Problem, error) {
 		return nil, fmt.Errorf("store: check %s: it is in use: %w", dir, err)
 	}
 	c := &check{dir: dir, o: &o}
-	c.options = pebbleOptions(&o, func(error) {})
+	c.options = pebbleOptions(&o, newHealth())
 	c.options.ReadOnly, c.options.Lock = true, lock
 	db, err := pebble.Open(dir, c.options)
 	if err != nil {

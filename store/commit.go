@@ -15,7 +15,7 @@ import (
 // later.
 func (b *Batch) Commit() error {
 	if b.err == nil {
-		b.err = b.s.failure()
+		b.err = b.s.health.err()
 	}
 	if b.err != nil {
 		return b.err

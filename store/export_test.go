@@ -8,7 +8,7 @@ func (s *Store) DB() *pebble.DB { return s.db }
 // PebbleOptions opens a store's directory as Pebble alone.
 func PebbleOptions(o Options) *pebble.Options {
 	o = o.withDefaults()
-	return pebbleOptions(&o, func(error) {})
+	return pebbleOptions(&o, newHealth())
 }
 
 // WriteSize is how many bytes a batch would give to Pebble. The batch is void

@@ -12,15 +12,23 @@ const (
 	// memTableBytes trades memory against write amplification: hot records that
 	// change again and again die in the memtable.
 	memTableBytes = 16 << 20
-	// blockCacheBytes is small because decoded records are cached above it; it
-	// must hold the filters and indexes of some millions of znodes.
-	blockCacheBytes = 16 << 20
+	// blockCacheBytes is what memtables and cached blocks take together: Pebble
+	// takes the memory of memtables, of which one is written, one is flushed and one
+	// is kept for reuse, from its cache. What is left is small because decoded
+	// records are cached above it, but must hold the filters and indexes of a
+	// million znodes.
+	blockCacheBytes = 3*memTableBytes + 12<<20
 	bloomBitsPerKey = 10
 )
 
-// pebbleOptions returns Pebble's options for o. failed is called with errors that
-// endanger the state.
-func pebbleOptions(o *Options, failed func(error)) *pebble.Options {
+// pebbleOptions returns Pebble's options for o. What endangers the state is noted in
+// h.
+func pebbleOptions(o *Options, h *health) *pebble.Options {
+	failed := func(err error) {
+		if h.fail(err) {
+			o.Log.Error("the store's disk failed", "err", err)
+		}
+	}
 	p := &pebble.Options{
 		FS:                          o.FS,
 		Logger:                      logger{o.Log},

@@ -24,13 +24,18 @@ func (s *Store) Node(path string) (*znode.Node, znode.Children, error) {
 	if err != nil || node == nil {
 		return nil, znode.Children{}, err
 	}
-	children, err := readChildren(s.db, path)
-	if err != nil {
-		return nil, znode.Children{}, err
+	var children znode.Children
+	if mayHaveChildren(node) {
+		if children, err = readChildren(s.db, path); err != nil {
+			return nil, znode.Children{}, err
+		}
 	}
 	s.cache.put(path, node, children)
 	return node, children, nil
 }
+
+// mayHaveChildren is false where there can be no counters, which saves a look-up.
+func mayHaveChildren(n *znode.Node) bool { return n != nil && n.Kind != znode.Ephemeral }
 
 // Stat returns what clients see of the znode at path besides its data, false if
 // there is none. It does not read large data.

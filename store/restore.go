@@ -89,7 +89,8 @@ func putInPlace(on vfs.FS, temp, dir string) error {
 
 // restoreInto writes the snapshot into a new Pebble in dir and closes it.
 func restoreInto(dir string, r io.Reader, so *Options, o *RestoreOptions) (info SnapshotInfo, err error) {
-	options := pebbleOptions(so, func(err error) { so.Log.Error("restore", "err", err) })
+	disk := newHealth()
+	options := pebbleOptions(so, disk)
 	options.ErrorIfExists = true
 	db, err := pebble.Open(dir, options)
 	if err != nil {
@@ -98,7 +99,7 @@ func restoreInto(dir string, r io.Reader, so *Options, o *RestoreOptions) (info 
 	batch := db.NewBatch()
 	defer func() { err = errors.Join(err, batch.Close(), db.Close()) }()
 	info, m, err := readSnapshot(r, func(key, value []byte) error {
-		if err := batch.Set(key, value, nil); err != nil || batch.Len() < restoreBatchBytes {
+		if err := errors.Join(batch.Set(key, value, nil), disk.err()); err != nil || batch.Len() < restoreBatchBytes {
 			return err
 		}
 		if err := errors.Join(db.Apply(batch, pebble.NoSync), batch.Close()); err != nil {
@@ -119,7 +120,7 @@ func restoreInto(dir string, r io.Reader, so *Options, o *RestoreOptions) (info 
 	if err := db.Apply(batch, pebble.NoSync); err != nil {
 		return info, err
 	}
-	return info, db.Flush()
+	return info, disk.flush(db)
 }
 
 // restoredMeta turns a snapshot's meta into that of the restored store.

@@ -37,7 +37,7 @@ type Options struct {
 	FS  vfs.FS       // nil = the real one
 	Log *slog.Logger // nil = nothing is logged
 	// CacheBytes bounds the decoded hot records in memory, default 32 MiB. The Go
-	// heap may be twice that. Pebble's own memory, some 50 MiB, comes on top.
+	// heap may be twice that. Pebble's own memory, up to 60 MiB, comes on top.
 	CacheBytes int64
 	// History bounds what watches can catch up from; whichever is reached first.
 	// The newest batch is always kept.
@@ -83,12 +83,11 @@ func (o *Options) validate() error {
 // Applied, LastZxid, Digest, Counts, Durable, Flush and WriteSnapshot, and the range
 // over what History returned, need no lock.
 type Store struct {
-	o     Options
-	db    *pebble.DB
-	cache *cache
-	now   atomic.Pointer[meta] // as of the last Commit; never changed in place
-	// failed is the first error of Pebble's own goroutines that endangers the state.
-	failed atomic.Pointer[error]
+	o      Options
+	db     *pebble.DB
+	cache  *cache
+	now    atomic.Pointer[meta] // as of the last Commit; never changed in place
+	health *health
 
 	// Written by Commit, read by reads and by the writer.
 	sessions map[session.ID]*session.Session
@@ -107,7 +106,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := newStore(o)
-	db, err := pebble.Open(dir, pebbleOptions(&o, s.fail))
+	db, err := pebble.Open(dir, pebbleOptions(&o, s.health))
 	if err != nil {
 		return nil, fmt.Errorf("store: open %s: %w", dir, err)
 	}
@@ -121,6 +120,7 @@ func Open(dir string, o Options) (*Store, error) {
 func newStore(o Options) *Store {
 	s := &Store{
 		o:        o,
+		health:   newHealth(),
 		cache:    newCache(o.CacheBytes),
 		sessions: make(map[session.ID]*session.Session),
 		windows:  make(map[session.ID]*window),
@@ -195,23 +195,9 @@ func (s *Store) loadSegments() error {
 // Close flushes and closes. No method may be called afterwards, and no range over a
 // History may be going on.
 func (s *Store) Close() error {
-	flushErr := s.db.Flush()
+	flushErr := s.health.flush(s.db)
 	if err := errors.Join(flushErr, s.db.Close()); err != nil {
 		return fmt.Errorf("store: close: %w", err)
-	}
-	return nil
-}
-
-// fail keeps the first error of Pebble's goroutines; Commit and Flush return it.
-func (s *Store) fail(err error) {
-	if s.failed.CompareAndSwap(nil, &err) {
-		s.o.Log.Error("the store's disk failed", "err", err)
-	}
-}
-
-func (s *Store) failure() error {
-	if p := s.failed.Load(); p != nil {
-		return fmt.Errorf("store: disk failed earlier: %w", *p)
 	}
 	return nil
 }
@@ -269,10 +255,7 @@ func (s *Store) durable() (uint64, error) {
 // Flush makes everything committed before the call durable and returns Durable. It
 // may run beside Commit.
 func (s *Store) Flush() (uint64, error) {
-	if err := s.db.Flush(); err != nil {
-		return 0, fmt.Errorf("store: flush: %w", err)
-	}
-	if err := s.failure(); err != nil {
+	if err := s.health.flush(s.db); err != nil {
 		return 0, err
 	}
 	return s.durable()
