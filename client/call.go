@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/wire"
@@ -50,10 +51,25 @@ type call struct {
 	err       error
 
 	done chan struct{} // gets one value if somebody waits
+	// seen: the waiter has its outcome, so that nobody else refers to the call any more.
+	seen bool
 }
 
-func (c *Client) newCall(op, path string, wop wire.Op, body any) *call {
-	return &call{op: op, path: path, req: wire.Request{Op: wop, Body: body}, done: make(chan struct{}, 1)}
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+
+func newCall(op, path string, wop wire.Op, body any) *call {
+	cl := calls.Get().(*call)
+	cl.op, cl.path, cl.req.Op, cl.req.Body = op, path, wop, body
+	return cl
+}
+
+// free lets cl be used again if nobody refers to it. Only the waiter may call it, once
+// it needs cl no more.
+func (cl *call) free() {
+	if cl.seen {
+		*cl = call{done: cl.done}
+		calls.Put(cl)
+	}
 }
 
 // newBound returns a call that nobody waits for and that ends with its connection.
@@ -197,6 +213,7 @@ func (cl *call) finish(rep *wire.Reply) {
 
 // outcome is called by the waiter after done.
 func (cl *call) outcome() (*wire.Reply, error) {
+	cl.seen = true
 	switch {
 	case cl.err != nil:
 		return nil, cl.err

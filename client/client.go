@@ -122,7 +122,7 @@ func (c *Client) stop(why error, end bool) error {
 	var bye *call
 	s := c.session.Load()
 	if end && s.id != 0 && s.state != Over {
-		bye = c.newCall("close", "", wire.OpCloseSession, nil)
+		bye = newCall("close", "", wire.OpCloseSession, nil)
 		bye.session = s
 		c.queue.push(bye)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,11 +113,11 @@ func (cn *conn) writeLoop() error {
 		now := time.Now()
 		batch := cn.c.takeBatch(cn, now)
 		for _, cl := range batch {
-			if err := cn.write(&cl.req); err != nil {
-				return err
-			}
 			if cl.proves {
 				proved = now
+			}
+			if err := cn.write(&cl.req); err != nil { // the last use: it may be answered at once
+				return err
 			}
 		}
 		if now.Sub(proved) >= cn.beat {
@@ -138,6 +139,9 @@ func (cn *conn) writeLoop() error {
 		}
 		select {
 		case <-cn.wake:
+			// The reader has often readied many callers at once, and the first of them has
+			// woken this goroutine. Let the others queue theirs: one write then takes all.
+			runtime.Gosched()
 		case <-timer.C:
 			timer.Reset(max(time.Millisecond, cn.beat-time.Since(proved)))
 		case <-cn.dead:
