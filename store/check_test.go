@@ -62,10 +62,10 @@ func plant(t *testing.T, disk *vfs.MemFS, change func(db *pebble.DB) error) {
 func TestCheckFindsPlantedCorruption(t *testing.T) {
 	session1 := "\x00\x00\x00\x00\x00\x00\x00\x01"
 	set := func(key, value string) func(db *pebble.DB) error {
-		return func(db *pebble.DB) error { return db.Set([]byte(key), []byte(value), nil) }
+		return func(db *pebble.DB) error { return db.Set([]byte(key), []byte(value), pebble.NoSync) }
 	}
 	del := func(key string) func(db *pebble.DB) error {
-		return func(db *pebble.DB) error { return db.Delete([]byte(key), nil) }
+		return func(db *pebble.DB) error { return db.Delete([]byte(key), pebble.NoSync) }
 	}
 	for _, c := range []struct {
 		name        string
@@ -101,8 +101,8 @@ func TestCheckFindsPlantedCorruption(t *testing.T) {
 		{"meta does not decode", set("m", "\x01"), "meta", "meta"},
 		{"unknown table", set("x", ""), "record", "x"},
 		{"history does not decode", set("h\x00\x00\x00\x00\x00\x00\x00\x02", "\x01\x77"), "history", "h 0x2"},
-		{"history is gone", func(db *pebble.DB) error { return db.DeleteRange([]byte("h"), []byte("i"), nil) }, "history", "meta"},
-		{"segment is gone", func(db *pebble.DB) error { return db.DeleteRange([]byte("g"), []byte("h"), nil) }, "history", "meta"},
+		{"history is gone", func(db *pebble.DB) error { return db.DeleteRange([]byte("h"), []byte("i"), pebble.NoSync) }, "history", "meta"},
+		{"segment is gone", func(db *pebble.DB) error { return db.DeleteRange([]byte("g"), []byte("h"), pebble.NoSync) }, "history", "meta"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			disk := soundStore(t)
@@ -128,7 +128,7 @@ func copyRecord(from, to string) func(db *pebble.DB) error {
 			return err
 		}
 		defer closer.Close()
-		return db.Set([]byte(to), value, nil)
+		return db.Set([]byte(to), value, pebble.NoSync)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestOpenRefusesCorruption(t *testing.T) {
 		{"r\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00", "\x01", "r 0x1 0"},
 	} {
 		disk := soundStore(t)
-		plant(t, disk, func(db *pebble.DB) error { return db.Set([]byte(c.key), []byte(c.value), nil) })
+		plant(t, disk, func(db *pebble.DB) error { return db.Set([]byte(c.key), []byte(c.value), pebble.NoSync) })
 		if s, err := store.Open("state", store.Options{FS: disk}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q = %q: %v, want %s", c.key, c.value, err, c.want)
 			if err == nil {
@@ -244,7 +244,7 @@ func TestOpenRefusesCorruption(t *testing.T) {
 		}
 	}
 	disk := soundStore(t)
-	plant(t, disk, func(db *pebble.DB) error { return db.Delete([]byte("m"), nil) })
+	plant(t, disk, func(db *pebble.DB) error { return db.Delete([]byte("m"), pebble.NoSync) })
 	if _, err := store.Open("state", store.Options{FS: disk}); err == nil {
 		t.Error("records without meta are taken for a new store")
 	}
