@@ -194,22 +194,9 @@ func (e *ensemble) do(d *datadriven.TestData) string {
 	case "write":
 		e.write(m)
 	case "conf":
-		changes, err := raftpb.ConfChangesFromString(strings.TrimSpace(d.Input))
-		if err == nil {
-			err = m.core.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes})
-		}
-		if err != nil {
-			e.printf("%v", err)
-		}
+		e.changeConf(m, d)
 	case "partition":
-		e.cut = map[uint64]bool{}
-		for _, arg := range d.CmdArgs {
-			for _, v := range arg.Vals {
-				var id uint64
-				fmt.Sscan(v, &id)
-				e.cut[id] = true
-			}
-		}
+		e.partition(d)
 	case "crash":
 		left := m.fs.CrashClone(vfs.CrashCloneCfg{})
 		if err := m.log.close(); err != nil {
@@ -217,16 +204,8 @@ func (e *ensemble) do(d *datadriven.TestData) string {
 		}
 		e.start(id, left, nil)
 	case "run":
-	case "drop":
-		e.printf("%d messages lost", len(e.wire))
-		e.wire = nil
 	case "status":
-		for _, id := range e.ids() {
-			m := e.members[id]
-			s := m.log.span()
-			e.printf("%d: %s term %d leader %d commit %d log %d-%d applied %v alone %v", id, strings.TrimPrefix(m.core.role.String(), "State"),
-				m.core.term, m.core.leader, m.core.commit, s.first, s.last, m.applied, m.core.sole())
-		}
+		e.status()
 		return e.out.String()
 	default:
 		d.Fatalf(e.t, "unknown command %q", d.Cmd)
@@ -235,6 +214,36 @@ func (e *ensemble) do(d *datadriven.TestData) string {
 		e.run()
 	}
 	return e.out.String()
+}
+
+func (e *ensemble) partition(d *datadriven.TestData) {
+	e.cut = map[uint64]bool{}
+	for _, arg := range d.CmdArgs {
+		for _, v := range arg.Vals {
+			var id uint64
+			fmt.Sscan(v, &id)
+			e.cut[id] = true
+		}
+	}
+}
+
+func (e *ensemble) changeConf(m *member, d *datadriven.TestData) {
+	changes, err := raftpb.ConfChangesFromString(strings.TrimSpace(d.Input))
+	if err == nil {
+		err = m.core.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes})
+	}
+	if err != nil {
+		e.printf("%v", err)
+	}
+}
+
+func (e *ensemble) status() {
+	for _, id := range e.ids() {
+		m := e.members[id]
+		s := m.log.span()
+		e.printf("%d: %s term %d leader %d commit %d log %d-%d applied %v alone %v", id, strings.TrimPrefix(m.core.role.String(), "State"),
+			m.core.term, m.core.leader, m.core.commit, s.first, s.last, m.applied, m.core.sole())
+	}
 }
 
 // Goal: what one and three cores say to each other, write, apply and confirm is as

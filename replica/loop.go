@@ -118,7 +118,7 @@ func (l *loop) room() int {
 	switch {
 	case !l.core.isLeader() && !l.core.sole():
 		return 1 << 62
-	case !l.core.isLeader() || l.retry != nil || l.entryJobs >= appendsMax || l.unapplied >= l.r.o.MaxWaitingBytes:
+	case !l.core.isLeader() || l.retryCount > 0 || l.entryJobs >= appendsMax || l.unapplied >= l.r.o.MaxWaitingBytes:
 		return 0
 	}
 	return l.r.o.MaxEntryProposals
@@ -129,7 +129,7 @@ func (l *loop) idle() bool {
 	if l.appending+l.applying > 0 {
 		return false
 	}
-	return !l.core.sole() || l.retry == nil && l.barriers.empty() && l.r.in.waiting() == 0
+	return !l.core.sole() || l.retryCount == 0 && l.barriers.empty() && l.r.in.waiting() == 0
 }
 
 func (l *loop) tick() {
@@ -207,7 +207,7 @@ func (l *loop) seal(n int) {
 // propose hands the sealed entry to Raft. While Raft refuses it, because leadership is
 // being transferred, it is kept.
 func (l *loop) propose() {
-	if l.retry == nil {
+	if l.retryCount == 0 {
 		return
 	}
 	r := l.r

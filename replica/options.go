@@ -44,7 +44,7 @@ type Options struct {
 	// never concurrently with itself; it may keep nothing.
 	Seal func(dst []byte, proposals [][]byte) []byte
 	// Failed is called once if the replica stops by itself, because of a disk or the
-	// machine. Nothing is applied after it. It must not call Close, which waits for the
+	// machine. No call of Machine.Apply begins after it. It must not call Close, which waits for the
 	// goroutine that Failed runs on. May be nil.
 	Failed func(error)
 	// RoleChanged is called when role, leader or term changed. It must not block and

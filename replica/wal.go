@@ -23,9 +23,10 @@ import (
 // that nothing is ever written behind it.
 //
 // What remains undetected is damage to the last synced batch with nothing behind it.
-// The member writes one more synced batch within a tick of the last one, so that is
-// possible only within a tick before a power cut; and the applied index of the state
-// machine is one more proof.
+// The member writes one more synced batch within two ticks of the last one, so that is
+// possible only that long before a power cut, or a kill; and the applied index of the
+// state machine is one more proof. The same holds for a log that was cut at the end of a
+// batch, or emptied: it looks as it did before the rest was written.
 
 const (
 	walBlock        = 32 << 10

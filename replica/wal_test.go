@@ -41,12 +41,13 @@ func mustRead(t *testing.T, fs vfs.FS, path string) []byte {
 	return data
 }
 
-// overwrite gives path a new, synced content.
+// overwrite gives path a new, synced content. In race builds the file system in memory
+// spoils what was written, to find callers that use it on, so it gets a copy.
 func overwrite(t *testing.T, fs vfs.FS, path string, data []byte) {
 	t.Helper()
 	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err == nil {
-		_, err = f.Write(data)
+		_, err = f.Write(slices.Clone(data))
 	}
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close())
