@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"os/exec"
@@ -47,56 +46,10 @@ func documented(t *testing.T, language string) []string {
 	return blocks
 }
 
-// startServer runs the daemon, built from this checkout, on a free port of loopback and
-// returns its address. It is killed and waited for at the end of the test.
-func startServer(t *testing.T) string {
-	dir := t.TempDir()
-	daemon := filepath.Join(dir, "tenured")
-	if out, err := exec.Command("go", "build", "-o", daemon, "../cmd/tenured").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	cmd := exec.Command(daemon, "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0")
-	output, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = w, w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	address, drained := make(chan string, 1), make(chan struct{})
-	go func() {
-		defer close(drained)
-		ready := regexp.MustCompile(`^tenured ready listen=(\S+)`)
-		for lines := bufio.NewScanner(output); lines.Scan(); {
-			t.Log(lines.Text())
-			if m := ready.FindStringSubmatch(lines.Text()); m != nil {
-				address <- m[1]
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		<-drained
-		output.Close()
-	})
-	select {
-	case at := <-address:
-		return at
-	case <-drained:
-		t.Fatal("the server ended before it was ready")
-	case <-time.After(30 * time.Second):
-		t.Fatal("the server did not become ready within 30 s")
-	}
-	return ""
-}
-
-// runDocumented runs every block as printed, but for the address, and wants it to
-// succeed and to print something.
+// runDocumented runs every block as printed, but for the address, and wants it to print
+// what the text above the blocks says: what it read, then the event.
 func runDocumented(t *testing.T, language string, command []string) {
-	at := startServer(t)
+	at := newCLIServer(t).address
 	for i, block := range documented(t, language) {
 		if !strings.Contains(block, documentedAddress) {
 			t.Errorf("block %d in %s does not connect to %s", i+1, language, documentedAddress)
@@ -106,8 +59,8 @@ func runDocumented(t *testing.T, language string, command []string) {
 		out, err := exec.CommandContext(ctx, command[0], append(command[1:], program)...).CombinedOutput()
 		cancel()
 		t.Logf("block %d in %s printed:\n%s", i+1, language, out)
-		if err != nil || len(out) == 0 {
-			t.Errorf("block %d in %s: %v, printed %d bytes", i+1, language, err, len(out))
+		if want := "data: hello\nevent: dataChanged /hello-"; err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("block %d in %s: %v, does not print %q", i+1, language, err, want)
 		}
 	}
 }
