@@ -93,6 +93,8 @@ func opSlot(op wire.Op) int {
 // opName is the inverse of opSlot, as text.
 func opName(slot int) string {
 	switch {
+	case slot == 0:
+		return "connect" // a handshake has no code
 	case slot < 128:
 		return wire.Op(slot).String()
 	case slot < opClose:

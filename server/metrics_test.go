@@ -40,6 +40,7 @@ func TestMetricsShowWhatWasCounted(t *testing.T) {
 		m.observe(wire.OpGetData, znode.OK, 10_000)
 	}
 	m.observe(wire.OpGetData, znode.NoNode, 2_000_000_000)
+	m.observe(0, znode.OK, 1)
 	m.observe(wire.OpCloseSession, znode.OK, 1)
 	m.observe(wire.OpRenew, znode.Error(-99), 1)
 	m.observe(wire.Op(-77), znode.Error(-5000), 1)
@@ -59,6 +60,7 @@ func TestMetricsShowWhatWasCounted(t *testing.T) {
 		`tenure_build_info{commit="c",go="g",version="v"} 1`,
 		`tenure_requests_total{code="OK",op="` + get + `"} 3`,
 		`tenure_requests_total{code="NoNode",op="` + get + `"} 1`,
+		`tenure_requests_total{code="OK",op="connect"} 1`,
 		`tenure_requests_total{code="OK",op="` + closing + `"} 1`,
 		`tenure_requests_total{code="-99",op="` + renew + `"} 1`,
 		`tenure_requests_total{code="other",op="other"} 1`,

@@ -30,6 +30,7 @@ func TestSnapshotRestoreCheck(t *testing.T) {
 	expect(t, exitUsage, "--from", "restore", "--data-dir", restored)
 	expect(t, exitError, file+"x", "restore", "--data-dir", restored, "--from", file+"x")
 	expect(t, exitOK, "restored", "restore", "--data-dir", restored, "--from", file)
+	expect(t, exitOK, "sound", "check", "--data-dir", restored)
 	q := start(t, nil, "--data-dir", restored)
 	if code, body := q.get("/readyz", nil); code != http.StatusOK {
 		t.Errorf("restored server: %d %s", code, body)
@@ -101,4 +102,17 @@ func flip(t *testing.T, path string, at int) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Goal: a server that is killed before anything of its state was flushed leaves a sound
+// directory, whose log says it all; without the log it is not sound.
+func TestCheckAfterKill(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := start(t, nil, "--data-dir", dir)
+	p.stop(syscall.SIGKILL)
+	expect(t, exitOK, "sound", "check", "--data-dir", dir)
+	if err := os.RemoveAll(filepath.Join(dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exitError, "log: ", "check", "--data-dir", dir)
 }
