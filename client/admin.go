@@ -20,7 +20,7 @@ func (c *Client) WhoAmI(ctx context.Context) ([]znode.Identity, error) {
 // AddAuth presents one more identity, now and on all later connections. A refused one
 // is an *Error with znode.AuthFailed and is not presented again.
 func (c *Client) AddAuth(ctx context.Context, a Auth) error {
-	cl := newCall("auth "+a.Scheme, "", wire.OpAuth, &wire.Auth{Scheme: a.Scheme, Data: []byte(a.Secret)})
+	cl := c.newCall("auth "+a.Scheme, "", wire.OpAuth, &wire.Auth{Scheme: a.Scheme, Data: []byte(a.Secret)})
 	cl.settle = func(rep *wire.Reply, _ bool) {
 		if rep != nil && rep.Err == znode.OK {
 			c.auth = append(c.auth[:len(c.auth):len(c.auth)], a)
@@ -50,13 +50,13 @@ func (c *Client) Status(ctx context.Context) (wire.StatusReply, error) {
 
 // KillSession ends another session; for administrators.
 func (c *Client) KillSession(ctx context.Context, id session.ID) error {
-	_, err := c.do(ctx, newCall("killSession", "", wire.OpKillSession, &wire.KillSession{Session: id}))
+	_, err := c.do(ctx, c.newCall("killSession", "", wire.OpKillSession, &wire.KillSession{Session: id}))
 	return err
 }
 
 // ask sends a request that proves nothing about the session.
 func ask[B any](ctx context.Context, c *Client, op string, wop wire.Op, body any) (B, error) {
-	rep, err := c.do(ctx, newCall(op, "", wop, body))
+	rep, err := c.do(ctx, c.newCall(op, "", wop, body))
 	if err != nil {
 		var zero B
 		return zero, err

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/wire"
@@ -55,20 +54,21 @@ type call struct {
 	seen bool
 }
 
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
-
-func newCall(op, path string, wop wire.Op, body any) *call {
-	cl := calls.Get().(*call)
+func (c *Client) newCall(op, path string, wop wire.Op, body any) *call {
+	cl, ok := c.calls.Get().(*call)
+	if !ok {
+		cl = &call{done: make(chan struct{}, 1)}
+	}
 	cl.op, cl.path, cl.req.Op, cl.req.Body = op, path, wop, body
 	return cl
 }
 
 // free lets cl be used again if nobody refers to it. Only the waiter may call it, once
 // it needs cl no more.
-func (cl *call) free() {
+func (c *Client) free(cl *call) {
 	if cl.seen {
 		*cl = call{done: cl.done}
-		calls.Put(cl)
+		c.calls.Put(cl)
 	}
 }
 

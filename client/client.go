@@ -27,6 +27,10 @@ type Client struct {
 	cancel  context.CancelFunc
 	stopped chan struct{} // closed when run has returned
 
+	// calls are those that nobody refers to. It is not global because a channel must not
+	// leave the synctest bubble of its client.
+	calls sync.Pool
+
 	// opened gets the first session's success, or why there will be none.
 	opened chan error
 
@@ -122,7 +126,7 @@ func (c *Client) stop(why error, end bool) error {
 	var bye *call
 	s := c.session.Load()
 	if end && s.id != 0 && s.state != Over {
-		bye = newCall("close", "", wire.OpCloseSession, nil)
+		bye = c.newCall("close", "", wire.OpCloseSession, nil)
 		bye.session = s
 		c.queue.push(bye)
 	}

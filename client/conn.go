@@ -307,8 +307,8 @@ func (c *Client) complete(cn *conn, rep *wire.Reply) error {
 		cn.s.prove(Proof{Sent: cl.sentAt, TTL: ttl})
 	}
 	cl.finish(rep)
-	if c.queue.len() > 0 {
-		cn.wakeUp()
+	if c.queue.len() > 0 && c.inflight.len() <= c.o.Window/2 {
+		cn.wakeUp() // not for each that a full window lets through: they are written together
 	}
 	return cn.refusal
 }

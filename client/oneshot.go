@@ -95,7 +95,7 @@ func (c *Client) readW(ctx context.Context, op, path string, wop wire.Op, kind w
 	if err != nil {
 		return nil, OneShot{}, err
 	}
-	cl := newCall(op, path, wop, &wire.PathWatch{Path: full, Watch: true})
+	cl := c.newCall(op, path, wop, &wire.PathWatch{Path: full, Watch: true})
 	cl.proves = true
 	watch := c.arm(cl, watchKey{full, kind})
 	rep, err := c.do(ctx, cl)
@@ -114,7 +114,7 @@ func (c *Client) watchChildren(ctx context.Context, path string) (OneShot, error
 	c.mu.Lock()
 	since := c.zxid
 	c.mu.Unlock()
-	cl := newCall("children", path, wire.OpRewatch, &wire.SetWatches{RelZxid: since, Child: []string{full}})
+	cl := c.newCall("children", path, wire.OpRewatch, &wire.SetWatches{RelZxid: since, Child: []string{full}})
 	watch := c.arm(cl, watchKey{full, watchChild})
 	_, err := c.do(ctx, cl)
 	return watch, err

@@ -129,7 +129,7 @@ func (c *Client) Sync(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	cl := newCall("sync", path, wire.OpSync, &wire.PathOnly{Path: full})
+	cl := c.newCall("sync", path, wire.OpSync, &wire.PathOnly{Path: full})
 	cl.proves = true
 	_, err = c.do(ctx, cl)
 	return err
@@ -137,10 +137,10 @@ func (c *Client) Sync(ctx context.Context, path string) error {
 
 // read sends one read and returns the body of its reply.
 func read[B any](ctx context.Context, c *Client, op, path string, wop wire.Op, body any, o ReadOptions) (B, error) {
-	cl := newCall(op, path, wop, body)
+	cl := c.newCall(op, path, wop, body)
 	cl.req.Stale, cl.proves = o.Stale, !o.Stale
 	rep, err := c.do(ctx, cl)
-	cl.free()
+	c.free(cl)
 	if err != nil {
 		var zero B
 		return zero, err

@@ -163,17 +163,20 @@ func (c *Client) closeReason() error {
 func (c *Client) refuseLargest(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	pending := c.queue.drain()
 	var largest *call
-	for _, cl := range c.queue.drain() {
+	for _, cl := range pending {
 		if cl.everSent && cl.size > 0 && (largest == nil || cl.size > largest.size) {
 			largest = cl
 		}
-		c.queue.push(cl)
+	}
+	for _, cl := range pending {
+		if cl != largest {
+			c.queue.push(cl)
+		}
 	}
 	if largest != nil {
 		largest.fail(largest.error(fmt.Errorf("%w: %d bytes", ErrTooLarge, largest.size), why))
-		largest.state = callWithdrawn
-		c.withdrawn++
 	}
 }
 

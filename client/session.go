@@ -144,7 +144,7 @@ func (s *Session) Renew(ctx context.Context, held ...wire.Held) (Proof, []znode.
 	for i, h := range held {
 		full[i] = wire.Held{Path: s.c.full(h.Path), Czxid: h.Czxid}
 	}
-	cl := newCall("renew", "", wire.OpRenew, &wire.Renew{Held: full})
+	cl := s.c.newCall("renew", "", wire.OpRenew, &wire.Renew{Held: full})
 	cl.session, cl.proves = s, true
 	rep, err := s.c.do(ctx, cl)
 	if err != nil {

@@ -148,7 +148,7 @@ func (c *Client) openStream(ctx context.Context, path string, o WatchOptions) (*
 	st := &stream{key: key, path: path, max: streamMax, notify: make(chan struct{}, 1), had: math.MaxInt}
 	var cl *call
 	if o.FromZxid == 0 {
-		cl = newCall("watch", path, wire.OpAddWatch, &wire.AddWatch{Path: full, Mode: mode})
+		cl = c.newCall("watch", path, wire.OpAddWatch, &wire.AddWatch{Path: full, Mode: mode})
 		cl.settle = func(rep *wire.Reply, wanted bool) { c.watches.added(st, rep, wanted) }
 	} else {
 		cl = c.catchUp(st, path, o.FromZxid)
@@ -191,7 +191,7 @@ func (c *Client) catchUp(st *stream, path string, from int64) *call {
 		req.Persistent = []string{st.key.path}
 	}
 	st.last, st.max = from, catchingMax
-	cl := newCall("watch", path, wire.OpRewatch, req)
+	cl := c.newCall("watch", path, wire.OpRewatch, req)
 	cl.barrier = func(rep *wire.Reply, _ bool) {
 		if rep == nil || cl.abandoned {
 			return

@@ -132,10 +132,10 @@ func (c *Client) multiOp(op znode.Op) (full znode.Op, path string, err error) {
 // write sends one write. The op must be the client's own copy: it may be sent again
 // long after the caller has gone. A failed multi has a result besides the error.
 func (c *Client) write(ctx context.Context, op, path string, body znode.Op) (*znode.Result, error) {
-	cl := newCall(op, path, wire.OpOf(body), body)
+	cl := c.newCall(op, path, wire.OpOf(body), body)
 	cl.write, cl.proves = true, true
 	rep, err := c.do(ctx, cl)
-	cl.free()
+	c.free(cl)
 	if err != nil {
 		return nil, err
 	}
