@@ -11,7 +11,7 @@ import (
 const (
 	// memTableBytes trades memory against write amplification: hot records that
 	// change again and again die in the memtable.
-	memTableBytes = 16 << 20
+	memTableBytes = 8 << 20
 	// blockCacheBytes is what memtables and cached blocks take together: Pebble
 	// takes the memory of memtables, of which one is written, one is flushed and one
 	// is kept for reuse, from its cache. What is left is small because decoded

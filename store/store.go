@@ -37,7 +37,7 @@ type Options struct {
 	FS  vfs.FS       // nil = the real one
 	Log *slog.Logger // nil = nothing is logged
 	// CacheBytes bounds the decoded hot records in memory, default 32 MiB. The Go
-	// heap may be twice that. Pebble's own memory, up to 60 MiB, comes on top.
+	// heap may be twice that. Pebble's own memory, up to 40 MiB, comes on top.
 	CacheBytes int64
 	// History bounds what watches can catch up from; whichever is reached first.
 	// The newest batch is always kept.
