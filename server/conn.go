@@ -245,6 +245,7 @@ func (c *conn) barrierLocked() {
 		waiting = append(waiting, c.mu.queue.at(i))
 	}
 	c.mu.barrier = true
+	c.srv.metrics.barriers(1)
 	c.mu.Unlock()
 	c.srv.rep.Barrier(func(err error) {
 		c.mu.Lock()
@@ -274,6 +275,7 @@ func (c *conn) writeLocked() bool {
 	c.mu.Unlock()
 	var err error
 	if run != nil {
+		c.srv.outboxBytes.Add(-int64(len(*run)))
 		err = c.door.Write(*run)
 		putBuffer(run)
 	} else {
@@ -290,6 +292,7 @@ func (c *conn) writeLocked() bool {
 
 func (c *conn) dropOutLocked() {
 	if c.mu.out != nil {
+		c.srv.outboxBytes.Add(-int64(len(*c.mu.out)))
 		putBuffer(c.mu.out)
 		c.mu.out = nil
 	}
@@ -336,7 +339,9 @@ func (c *conn) appendLocked(encode func([]byte) []byte) {
 	if c.mu.out == nil {
 		c.mu.out = writeBuffers.Get().(*[]byte)
 	}
+	before := len(*c.mu.out)
 	*c.mu.out = appendMessage(*c.mu.out, encode)
+	c.srv.outboxBytes.Add(int64(len(*c.mu.out) - before))
 }
 
 // appendMessage appends one message behind its length in 4 bytes.

@@ -43,9 +43,12 @@ func (c *conn) readLocked() {
 
 // appendRunLocked moves a run of messages behind what is in the outbox.
 func (c *conn) appendRunLocked(buf *[]byte) {
-	switch {
-	case c.mu.closed || len(*buf) == 0:
+	if c.mu.closed || len(*buf) == 0 {
 		putBuffer(buf)
+		return
+	}
+	c.srv.outboxBytes.Add(int64(len(*buf)))
+	switch {
 	case c.mu.out == nil:
 		c.mu.out = buf
 	default:

@@ -58,6 +58,7 @@ type Server struct {
 	sessions    *liveSessions
 	watches     watches
 	outstanding *budget
+	outboxBytes atomic.Int64 // in all outboxes
 	replyLimit  int64
 	diskFull    atomic.Bool
 

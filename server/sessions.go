@@ -126,6 +126,7 @@ func (s *Server) expire(ctx context.Context) {
 		now := s.now()
 		due, until, extended := s.sessions.expired(now, &stall)
 		if extended > 0 {
+			s.metrics.extended(extended)
 			s.log.Warn("the server stalled: all sessions extended", "by_ms", extended/1e6)
 		}
 		for i, id := range due {

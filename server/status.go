@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/tenure-dev/tenure/store"
 	"github.com/tenure-dev/tenure/wire"
 	"github.com/tenure-dev/tenure/znode"
@@ -58,7 +60,18 @@ func (s *Server) figures() figures {
 	return figures{
 		Counts: s.store.Counts(), Replica: s.rep.Status(),
 		Connections: int64(connections), Watches: int64(s.watches.count()),
-		Outstanding: count, OutstandingBytes: held,
+		Outstanding: count, OutstandingBytes: held, OutboxBytes: s.outboxBytes.Load(),
+		Disks: []diskFigures{diskOf("state", s.store.Metrics()), diskOf("log", s.rep.Metrics())},
+	}
+}
+
+// diskOf picks what operators look at from Pebble's figures.
+func diskOf(name string, m *pebble.Metrics) diskFigures {
+	return diskFigures{
+		Name: name, DiskBytes: int64(m.DiskSpaceUsage()), MemtableBytes: int64(m.MemTable.Size), CacheBytes: m.BlockCache.Size,
+		Compactions: m.Compact.Count, Flushes: m.Flush.Count,
+		CompactionDebtBytes: int64(m.Compact.EstimatedDebt), WALBytes: int64(m.WAL.Size),
+		ReadAmplification: int64(m.ReadAmp()),
 	}
 }
 
