@@ -41,6 +41,7 @@ func TestC147CommandLineErrors(t *testing.T) {
 		{"set /full x --version 7", 3, []string{"set /full", s.address, "version conflict"}},
 		{"get /forbidden", 6, []string{"get /forbidden", s.address, "no permission"}},
 		{"sessions kill 0x7 --token-file " + wrong, 6, []string{s.address, "login failed"}},
+		{"sessions kill 0x7fffffff --token-file " + s.token(), 4, []string{s.address, "0x7fffffff", "no such session"}},
 		{"snapshot save x --token-file " + wrong, 6, []string{s.address, "token"}},
 	} {
 		code, stdout, stderr := s.run("", strings.Fields(test.line)...)

@@ -51,6 +51,9 @@ func TestCommandLineTellsThatItsSessionIsOver(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.must("stat", "-o", "json", "/held")), &held); err != nil {
 		t.Fatal(err)
 	}
+	if code, _, stderr := s.run("", "sessions", "kill", held.Stat.EphemeralOwner); code != 6 || !strings.Contains(stderr, "no permission") {
+		t.Errorf("without the token: exit %d, %q; want 6", code, stderr)
+	}
 	s.must("sessions", "kill", held.Stat.EphemeralOwner, "--token-file", s.token())
 	cmd.Wait() // its error is the exit code
 	if code := cmd.ProcessState.ExitCode(); code != 5 || !strings.Contains(stderr.String(), held.Stat.EphemeralOwner) {

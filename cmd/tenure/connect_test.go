@@ -14,6 +14,10 @@ import (
 	"github.com/tenure-dev/tenure/client"
 )
 
+// slowMachine is the limit in tests of failures to connect, which are tried again until
+// it is over: long enough for one whole attempt under the race detector.
+const slowMachine = "3s"
+
 // Goal: every form of an endpoint means one address, and TLS flags are for those without
 // a scheme. Method: a table.
 func TestParseEndpoint(t *testing.T) {
@@ -85,13 +89,14 @@ func TestServersAndIdentities(t *testing.T) {
 // Goal: nobody at the address is exit code 5 and one line with address and cause, in the
 // time that was given. Method: a port that was just closed.
 func TestC149DeadPortNamesAddressAndCause(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
 	l.Close()
-	code, _, stderr := testRun(t, "get", "/a", "--endpoint", address, "--timeout", "300ms")
+	code, _, stderr := testRun(t, "get", "/a", "--endpoint", address, "--timeout", slowMachine)
 	if code != exitUnreachable || !strings.Contains(stderr, address) || !strings.Contains(stderr, "connection refused") {
 		t.Errorf("exit %d, %q; want 5, %s and the cause", code, stderr, address)
 	}
@@ -100,11 +105,12 @@ func TestC149DeadPortNamesAddressAndCause(t *testing.T) {
 // Goal: TLS to a plain port and a server that is no Tenure are told from each other.
 // Method: a plain HTTP server that knows no websocket.
 func TestC149WrongKindOfServerIsNamed(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	address := s.Listener.Addr().String()
 	for endpoint, want := range map[string]string{"wss://" + address: "TLS", "ws://" + address: "404"} {
-		code, _, stderr := testRun(t, "get", "/a", "--endpoint", endpoint, "--timeout", "500ms")
+		code, _, stderr := testRun(t, "get", "/a", "--endpoint", endpoint, "--timeout", slowMachine)
 		if code != exitUnreachable || !strings.Contains(stderr, address) || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, %q; want 5, the address and %q", endpoint, code, stderr, want)
 		}
@@ -114,16 +120,17 @@ func TestC149WrongKindOfServerIsNamed(t *testing.T) {
 // Goal: a TLS certificate that nobody vouches for is refused with that reason, and
 // --insecure-skip-verify warns. Method: a TLS server with a certificate of its own.
 func TestC149UnknownAuthorityIsNamed(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
 	address := s.Listener.Addr().String()
-	code, _, stderr := testRun(t, "get", "/a", "--endpoint", "wss://"+address, "--timeout", "500ms")
+	code, _, stderr := testRun(t, "get", "/a", "--endpoint", "wss://"+address, "--timeout", slowMachine)
 	if code != exitUnreachable || !strings.Contains(stderr, "certificate") {
 		t.Errorf("exit %d, %q; want 5 and the certificate", code, stderr)
 	}
-	code, _, stderr = testRun(t, "get", "/a", "--endpoint", address, "--insecure-skip-verify", "--timeout", "500ms")
+	code, _, stderr = testRun(t, "get", "/a", "--endpoint", address, "--insecure-skip-verify", "--timeout", slowMachine)
 	if code != exitUnreachable || !strings.Contains(stderr, "warning: --insecure-skip-verify") || !strings.Contains(stderr, "404") {
 		t.Errorf("exit %d, %q; want a warning, and the answer that is no websocket", code, stderr)
 	}

@@ -37,7 +37,7 @@ func newExitCodesTopic() *cobra.Command {
   2    usage: the command line or its input is wrong; nothing was sent
   3    busy or conflict: version conflict, node exists, node has children,
        the server refuses more work for now
-  4    not found: no such node
+  4    not found: no such node or session
   5    not reachable: no server answered in time, there is no quorum, or the session
        ended; when the error says "outcome unknown", the change may have been made
   6    not permitted: no permission, or the login failed

@@ -34,11 +34,24 @@ The session of this command is among them. Servers may ask for the admin token
 				return usagef("sessions kill %q: want a session id such as 0x100000007", args[0])
 			}
 			return a.withConn(cmd.Context(), func(ctx context.Context, c *conn) error {
-				return c.KillSession(ctx, session.ID(id))
+				return killSession(ctx, c, session.ID(id))
 			})
 		},
 	})
 	return cmd
+}
+
+// killSession ends an open session. The server's answer to a wrong id could be taken for
+// the end of the session that asks, so the id is looked up first.
+func killSession(ctx context.Context, c *conn, id session.ID) error {
+	page, err := c.Sessions(ctx, id-1, 1)
+	if err != nil {
+		return err
+	}
+	if len(page.Sessions) == 0 || page.Sessions[0].ID != id {
+		return &codeError{exitNotFound, fmt.Errorf("sessions kill %v on %s: no such session is open", id, c.where)}
+	}
+	return c.KillSession(ctx, id)
 }
 
 // sessions prints all sessions, page by page.
