@@ -251,7 +251,9 @@ func (cn *conn) readLoop() error {
 		case err != nil:
 			return fmt.Errorf("%w: %w", errProtocol, err)
 		case ev != nil:
-			c.deliver(ev)
+			if err := c.deliver(ev); err != nil {
+				return err
+			}
 		default:
 			if err := c.complete(cn, rep); err != nil {
 				return err

@@ -91,9 +91,6 @@ func (st *stream) wake() {
 // An event of type wire.EventGap says that events are missing: read again. The server
 // sends it where its history does not reach back to the time of a reconnect; the client
 // makes one where more than 8192 events waited for the loop.
-//
-// With FromZxid, and another watch of the same client that overlaps, a change that is
-// made in the very moment in which the history is read may be told twice.
 func (c *Client) Watch(ctx context.Context, path string, o WatchOptions) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
 		st, zxid, err := c.openStream(ctx, path, o)
@@ -177,41 +174,6 @@ func (w *watches) added(st *stream, rep *wire.Reply, wanted bool) {
 		st.last = rep.Zxid
 		w.attach(st)
 	}
-}
-
-// catchUp returns the call that sets st's watch and first delivers what it missed since
-// from. The ping before it is what tells history from news: with its reply all events
-// up to then have come, so that what older streams see again is told by its zxid.
-func (c *Client) catchUp(st *stream, path string, from int64) *call {
-	w := &c.watches
-	req := &wire.SetWatches{RelZxid: from}
-	if st.key.kind == watchRecursive {
-		req.Recursive = []string{st.key.path}
-	} else {
-		req.Persistent = []string{st.key.path}
-	}
-	st.last, st.max = from, catchingMax
-	cl := c.newCall("watch", path, wire.OpRewatch, req)
-	cl.barrier = func(rep *wire.Reply, _ bool) {
-		if rep == nil || cl.abandoned {
-			return
-		}
-		w.replays++
-		w.catching[st] = struct{}{}
-		w.attach(st)
-	}
-	cl.settle = func(rep *wire.Reply, wanted bool) {
-		if _, attached := w.catching[st]; attached {
-			delete(w.catching, st)
-			st.max = streamMax
-			if wanted && rep != nil && rep.Err == znode.OK {
-				return
-			}
-			w.detach(st)
-		}
-		w.release(st.key, rep == nil || rep.Err != znode.OK)
-	}
-	return cl
 }
 
 func (c *Client) closeStream(st *stream) {

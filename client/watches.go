@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/tenure-dev/tenure/wire"
@@ -45,7 +46,7 @@ type watches struct {
 	exist    map[string][]*oneShot // set on a missing one
 	child    map[string][]*oneShot
 	streams  map[watchKey][]*stream // Persistent and Recursive
-	catching map[*stream]struct{}   // those of streams whose history is coming
+	catching *catchUp               // the stream whose history is coming, nil if none
 	refs     map[watchKey]int
 	// lastEvent is the highest zxid of an event.
 	lastEvent int64
@@ -58,7 +59,7 @@ func (w *watches) init(c *Client) {
 	*w = watches{
 		c: c, lastEvent: w.lastEvent, replays: w.replays,
 		data: map[string][]*oneShot{}, exist: map[string][]*oneShot{}, child: map[string][]*oneShot{},
-		streams: map[watchKey][]*stream{}, catching: map[*stream]struct{}{}, refs: map[watchKey]int{},
+		streams: map[watchKey][]*stream{}, refs: map[watchKey]int{},
 	}
 }
 
@@ -76,18 +77,29 @@ func (w *watches) release(key watchKey, used bool) {
 	}
 }
 
-// deliver gives one event of the server to all it concerns.
-func (c *Client) deliver(e *wire.Event) {
+// deliver takes one event of the server. An error ends the connection.
+func (c *Client) deliver(e *wire.Event) error {
+	if e.Path == "" || e.Path[0] != '/' {
+		return fmt.Errorf("%w: event with path %q", errProtocol, e.Path)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := &c.watches
-	w.lastEvent = max(w.lastEvent, e.Zxid)
-	full := e.Path
-	if full == "" || full[0] != '/' {
-		return // no watch can have such a path
+	if u := c.watches.catching; u != nil {
+		return u.hold(&c.watches, e)
 	}
-	ev := *e
-	ev.Path = c.below(full)
+	c.watches.dispatch(e)
+	return nil
+}
+
+// shown returns e as the caller sees it.
+func (c *Client) shown(e *wire.Event) wire.Event {
+	return wire.Event{Type: e.Type, Path: c.below(e.Path), Zxid: e.Zxid}
+}
+
+// dispatch gives e to all it concerns.
+func (w *watches) dispatch(e *wire.Event) {
+	w.lastEvent = max(w.lastEvent, e.Zxid)
+	full, ev := e.Path, w.c.shown(e)
 	switch e.Type {
 	case znode.EventCreated, znode.EventDataChanged:
 		w.fire(w.data, watchKey{full, watchData}, &ev)
@@ -194,14 +206,8 @@ func (w *watches) resume(replied int64) []*wire.SetWatches {
 	return all
 }
 
-// suspend takes streams whose history had not come completely off again: they ask for
-// it anew on the next connection.
-func (w *watches) suspend() {
-	for st := range w.catching {
-		w.detach(st)
-		delete(w.catching, st)
-	}
-}
+// suspend forgets what was held back: it comes again on the next connection.
+func (w *watches) suspend() { w.catching = nil }
 
 func (w *watches) attach(st *stream) {
 	w.streams[st.key] = append(w.streams[st.key], st)

@@ -217,6 +217,61 @@ func TestWatchFromZxid(t *testing.T) {
 	})
 }
 
+// Goal: while a history comes, news of older watches that overlap neither get lost nor
+// doubled, for anybody. Method: the server commits more between the ping and the
+// request; the old watches cover all, a part, or nothing of the new one.
+func TestHistoryMixedWithNews(t *testing.T) {
+	for _, older := range []string{"/", "/h", "/h/k", "/other"} {
+		bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+			c := f.client(t, nil)
+			for _, p := range []string{"/h", "/h/k", "/other"} {
+				mustCreate(t, c, p, znode.Persistent)
+			}
+			from := f.tree.LastZxid()
+			old, _ := collect(t, c, older, WatchOptions{Recursive: true})
+			_, _, one, err := c.GetW(t.Context(), "/h/k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			commit := func() {
+				f.apply(&znode.Txn{Op: &znode.Multi{Ops: []znode.Op{
+					&znode.SetData{Path: "/h", Version: -1}, &znode.SetData{Path: "/h/k", Version: -1},
+					&znode.SetData{Path: "/h/k", Version: -1}, &znode.SetData{Path: "/other", Version: -1},
+				}}})
+			}
+			f.with(func() {
+				f.before = func(_ *fakeConn, req *wire.Request) verdict {
+					if req.Op == wire.OpRewatch {
+						commit()
+						commit()
+					}
+					return goOn
+				}
+			})
+			got, _ := collect(t, c, "/h", WatchOptions{Recursive: true, FromZxid: from})
+			f.with(commit)
+			check := func(path string, events []wire.Event) {
+				w := newFakeWatches()
+				w.recursive[path] = true
+				var want []wire.Event
+				for i := range f.history {
+					if f.history[i].Zxid > from {
+						w.match(&f.history[i], func(e wire.Event) { want = append(want, e) })
+					}
+				}
+				if !slices.Equal(events, want) {
+					t.Errorf("older %s: watch on %s has %v, want %v", older, path, events, want)
+				}
+			}
+			check("/h", got())
+			check(older, old())
+			if ev := next(t, one); ev.Zxid != from+1 {
+				t.Errorf("the one-shot got %+v", ev)
+			}
+		})
+	}
+}
+
 // Goal: a consumer that stops reading blocks nobody and finds a gap; with the session a
 // stream ends with its error.
 func TestSlowConsumerGetsAGap(t *testing.T) {
@@ -225,7 +280,7 @@ func TestSlowConsumerGetsAGap(t *testing.T) {
 		mustCreate(t, c, "/a", znode.Persistent)
 		proceed := make(chan struct{})
 		var events []wire.Event
-		ended := make(chan error)
+		ended := make(chan error, 1)
 		go func() {
 			var last error
 			for ev, err := range c.Watch(context.Background(), "/a", WatchOptions{}) {
@@ -237,7 +292,7 @@ func TestSlowConsumerGetsAGap(t *testing.T) {
 			ended <- last
 		}()
 		synctest.Wait()
-		for range streamMax + 100 {
+		for range 3 * streamMax { // the loop may have taken one batch before it blocked
 			f.do(t, &znode.SetData{Path: "/a", Version: -1})
 		}
 		if _, _, err := c.Get(t.Context(), "/a", ReadOptions{}); err != nil {
