@@ -55,9 +55,18 @@ fuzz:
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
 	done
 
-## sim     crash and replay simulations of store and replica with SEEDS seeds (1000)
+## sim     random and crash tests with SEEDS seeds (1000)
 sim:
-	TENURE_SEEDS=$(SEEDS) go test -count 1 -timeout 4h -run 'Crash|Sim|Model|Random' ./session ./watch ./znode ./store ./replica
+	TENURE_SEEDS=$(SEEDS) go test -count 1 -timeout 4h -run 'Model|Replay' ./session ./watch
+	go test -count 1 -timeout 1h -run Crash ./replica
+	go test -c -o bin/znode.test ./znode
+	go test -c -o bin/store.test ./store
+	@for seed in $$(seq $(SEEDS)); do \
+		{ (cd znode && ../bin/znode.test -test.run Random -seed $$seed) \
+			&& (cd store && TENURE_SEED=$$seed ../bin/store.test -test.run 'Crash|Random'); } >bin/sim.log 2>&1 \
+		|| { cat bin/sim.log; echo "failed with seed $$seed"; exit 1; }; \
+	done
+	@echo '$(SEEDS) seeds passed'
 
 ## bench   Go benchmarks, then tenure bench against a server of its own (ARGS='--flag ...')
 bench: build
