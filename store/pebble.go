@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -62,6 +63,9 @@ func pebbleOptions(o *Options, h *health) *pebble.Options {
 type logger struct{ log *slog.Logger }
 
 func (l logger) Infof(format string, args ...any) {
+	if !l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
 	l.log.Debug("pebble", "msg", fmt.Sprintf(format, args...))
 }
 

@@ -234,7 +234,9 @@ func decodeNodeHeader(key, value []byte) (h nodeHeader, inline []byte, err error
 	}
 	n.ACL = znode.OpenACL
 	if flags&nodeOpenACL == 0 {
-		n.ACL = d.acl()
+		if n.ACL = d.acl(); isOpenACL(n.ACL) {
+			d.fail("the open ACL is not stored as such")
+		}
 	}
 	if !h.apart {
 		inline = d.take(h.dataLen, "data", nil)

@@ -202,3 +202,22 @@ func TestC057CloseOf50000Ephemerals(t *testing.T) {
 	mustClose(t, restored)
 	mustClose(t, s)
 }
+
+// Goal: any stream is refused or sound, without panic and without much memory.
+func FuzzVerifySnapshot(f *testing.F) {
+	s := mustOpen(f, vfs.NewMem(), store.Options{})
+	write(f, s, &znode.OpenSession{TimeoutMs: 1000}, create("/a", make([]byte, 10)))
+	var stream bytes.Buffer
+	if _, err := s.WriteSnapshot(&stream); err != nil {
+		f.Fatal(err)
+	}
+	mustClose(f, s)
+	f.Add(stream.Bytes())
+	f.Add(stream.Bytes()[:40])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		info, err := store.VerifySnapshot(bytes.NewReader(data))
+		if err == nil && info.Bytes != int64(len(data)) {
+			t.Errorf("sound with %d of %d bytes", info.Bytes, len(data))
+		}
+	})
+}

@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -187,4 +189,30 @@ func TestC007StatSurvivesRestart(t *testing.T) {
 	s = mustOpen(t, disk, store.Options{})
 	check()
 	mustClose(t, s)
+}
+
+// Goal: what the writer may not do is stopped at once, with both values. Method:
+// begin an entry again, begin two at a time, open with a bound that is none.
+func TestMisuseIsNamed(t *testing.T) {
+	s := mustOpen(t, vfs.NewMem(), store.Options{})
+	defer mustClose(t, s)
+	write(t, s, create("/a", nil), create("/b", nil))
+	panics := func(index uint64, want string) {
+		t.Helper()
+		defer func() {
+			if got := fmt.Sprint(recover()); got != want {
+				t.Errorf("begin %d: %s, want %s", index, got, want)
+			}
+		}()
+		s.Begin(index)
+	}
+	panics(2, "store: entry 2 begun, but 2 is applied")
+	b := s.Begin(5)
+	panics(6, "store: entry 6 begun, but 5 is not committed")
+	if err := b.Commit(); err != nil || s.Applied() != 5 {
+		t.Errorf("an empty batch: applied %d (%v)", s.Applied(), err)
+	}
+	if _, err := store.Open("x", store.Options{FS: vfs.NewMem(), HistoryCount: -1}); err == nil || !strings.Contains(err.Error(), "HistoryCount -1") {
+		t.Errorf("a negative bound: %v", err)
+	}
 }
