@@ -1,53 +1,20 @@
 package tests
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// programs builds the daemon and the command line tool from this checkout, once, and
-// returns the folder that they are in.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := filepath.Abs(filepath.Join("..", "bin"))
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-o", dir+"/", "../cmd/tenure", "../cmd/tenured").CombinedOutput()
-	if err != nil {
-		return "", errors.New(string(out))
-	}
-	return dir, nil
-})
-
-// program returns the path of a program that was built from this checkout.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := programs()
-	if err != nil {
-		t.Fatalf("go build: %v", err)
-	}
-	return filepath.Join(dir, name)
-}
-
 // cliServer is a daemon for tests of the command line tool.
-type cliServer struct {
-	t       *testing.T
-	dir     string // its data directory
-	address string
-	cmd     *exec.Cmd
-	drained chan struct{} // closed when its output has ended
-}
+type cliServer struct{ *daemon }
 
 // newCLIServer starts a daemon with a new data directory on a free port of loopback.
 func newCLIServer(t *testing.T) *cliServer {
@@ -58,50 +25,7 @@ func newCLIServer(t *testing.T) *cliServer {
 // the test, if not before.
 func startCLIServer(t *testing.T, dir string) *cliServer {
 	t.Helper()
-	s := &cliServer{t: t, dir: dir, drained: make(chan struct{})}
-	s.cmd = exec.Command(program(t, "tenured"), "--data-dir", dir, "--listen", "127.0.0.1:0")
-	output, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cmd.Stdout, s.cmd.Stderr = w, w
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	ready := make(chan string, 1)
-	go s.drain(output, ready)
-	t.Cleanup(s.kill)
-	select {
-	case s.address = <-ready:
-	case <-s.drained:
-		t.Fatal("the daemon ended before it was ready")
-	case <-time.After(30 * time.Second):
-		t.Fatal("the daemon was not ready within 30 s")
-	}
-	return s
-}
-
-// drain reads the daemon's output to its end and sends the address in the ready line.
-func (s *cliServer) drain(output *os.File, ready chan<- string) {
-	defer close(s.drained)
-	defer output.Close()
-	pattern := regexp.MustCompile(`\bready .*?listen=(\S+)`)
-	for lines := bufio.NewScanner(output); lines.Scan(); {
-		if m := pattern.FindStringSubmatch(lines.Text()); m != nil {
-			select {
-			case ready <- m[1]:
-			default: // it says so twice, to people and to the log
-			}
-		}
-	}
-}
-
-// kill ends the daemon as kill -9 does and waits for it. A second call is harmless.
-func (s *cliServer) kill() {
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
-	<-s.drained
+	return &cliServer{startDaemon(t, dir)}
 }
 
 // restart kills the daemon and starts it again on the same data.
