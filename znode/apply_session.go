@@ -25,6 +25,9 @@ func (a *change) closeSession(op *CloseSession) Result {
 		return failed(NoAuth)
 	}
 	if a.view.Session(op.Session) == nil {
+		if a.txn.Session != 0 && a.txn.Session != op.Session {
+			return failed(UnknownSession) // SessionExpired would be about the asker's own
+		}
 		return failed(SessionExpired)
 	}
 	var paths []string
