@@ -104,7 +104,7 @@ func (w *crashWorker) any() string {
 func (w *crashWorker) value() string {
 	w.values++
 	v := fmt.Sprintf("%d.%d ", w.id, w.values)
-	if !w.load.small && w.rng.IntN(16) == 0 {
+	if !w.load.small && w.rng.IntN(32) == 0 {
 		v += strings.Repeat("x", w.rng.IntN(16<<10))
 	}
 	return v
