@@ -46,6 +46,7 @@ type rawClient struct {
 	kind   int
 	xid    int32
 	sent   map[int32]wire.Op
+	pings  []int32 // sent and not answered: jute answers a ping without its xid
 	events []wire.Event
 	// reply to the handshake
 	session wire.ConnectReply
@@ -115,6 +116,9 @@ func (r *rawClient) send(q wire.Request) int32 {
 	r.xid++
 	q.Xid = r.xid
 	r.sent[q.Xid] = q.Op
+	if q.Op == wire.OpPing {
+		r.pings = append(r.pings, q.Xid)
+	}
 	r.write(r.codec.AppendRequest(nil, &q))
 	return q.Xid
 }
@@ -133,6 +137,9 @@ func (r *rawClient) next() *wire.Reply {
 		if event != nil {
 			r.events = append(r.events, *event)
 			continue
+		}
+		if reply.Op == wire.OpPing {
+			reply.Xid, r.pings = r.pings[0], r.pings[1:]
 		}
 		delete(r.sent, reply.Xid)
 		return reply
