@@ -16,6 +16,8 @@ const (
 	appendsMax = 2
 	// inlineBytesMax is up to how much the loop writes or applies by itself.
 	inlineBytesMax = 4 << 10
+	// retryKept bounds the memory that is kept for building the next entry.
+	retryKept = 1 << 20
 )
 
 // loop is the goroutine that owns Raft. It drains all inputs, lets Raft decide, and
@@ -39,7 +41,7 @@ type loop struct {
 	applying     int // jobs at the apply goroutine
 	unapplied    int // bytes of entries appended and not yet applied, about
 	sealed       bool
-	retry        []byte // an entry that Raft did not take for now
+	retry        []byte // the last sealed entry; Raft did not take it for now if retryCount > 0
 	retryCount   int    // proposals in it
 	flushedBytes int64  // log.mu.appended when a flush was last asked for
 }
@@ -196,11 +198,7 @@ func (l *loop) seal(n int) {
 		l.r.stats.dropped.Add(int64(n))
 		return
 	}
-	size := 64
-	for _, p := range l.work.proposals {
-		size += len(p) + 8
-	}
-	l.retry = l.r.o.Seal(make([]byte, 0, size), l.work.proposals)
+	l.retry = l.r.o.Seal(l.retry[:0], l.work.proposals)
 	l.retryCount = n
 }
 
@@ -223,7 +221,10 @@ func (l *loop) propose() {
 	} else {
 		r.stats.dropped.Add(int64(l.retryCount))
 	}
-	l.retry, l.retryCount = nil, 0
+	// Raft has copied it: the memory serves the next one, unless it is unusually much.
+	if l.retryCount = 0; cap(l.retry) > retryKept {
+		l.retry = nil
+	}
 }
 
 func (l *loop) ask(ctx []byte) {

@@ -31,12 +31,17 @@ type call struct {
 	// connect, if set, makes this the connection's handshake.
 	connect *wire.ConnectRequest
 	// ids are the connection's identities when the request arrived.
-	ids []znode.Identity
-	// size is what the call counts against the bounds on outstanding bytes.
-	size int64
+	ids   []znode.Identity
+	bytes int // of the request's message
 	// start is when the request's bytes arrived, nanoseconds of the server's clock.
 	start int64
 }
+
+// callOverhead is what a queued request costs besides its bytes.
+const callOverhead = 512
+
+// size is what the call counts against the bound on outstanding bytes.
+func (k *call) size() int64 { return int64(k.bytes) + callOverhead }
 
 // isWrite reports whether the call goes through the log. A numbered write that was
 // refused when it was decoded does too: its number must be used up.

@@ -99,7 +99,7 @@ func (c *conn) sessionID() session.ID {
 
 // push queues a decoded call and blocks while the connection has too much in flight.
 func (c *conn) push(k *call) {
-	c.srv.outstanding.acquire(k.size)
+	c.srv.outstanding.acquire(k.size())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.mu.queue.len() >= c.srv.cfg.MaxOutstanding && c.mu.closing == nil {
@@ -113,7 +113,7 @@ func (c *conn) push(k *call) {
 		c.waitLocked()
 	}
 	if c.mu.closing != nil {
-		c.srv.outstanding.release(k.size)
+		c.srv.outstanding.release(k.size())
 		return
 	}
 	c.mu.queue.push(k)
@@ -319,7 +319,7 @@ func (c *conn) close(why closeReason) {
 
 // account closes the books on a call that was answered.
 func (c *conn) account(k *call, code znode.Error) {
-	c.srv.outstanding.release(k.size)
+	c.srv.outstanding.release(k.size())
 	c.srv.metrics.observe(k.req.Op, code, c.srv.now()-k.start)
 }
 

@@ -45,7 +45,7 @@ func (c *conn) serve() {
 		c.close(reasonOf(err, closeBadRequest))
 		return
 	}
-	c.push(&call{c: c, connect: &req, size: int64(len(msg)), start: c.arrivedAt, ids: *c.ids.Load()})
+	c.push(&call{c: c, connect: &req, bytes: len(msg), start: c.arrivedAt, ids: *c.ids.Load()})
 	for {
 		msg, err := c.door.Next()
 		if err != nil {
@@ -119,9 +119,16 @@ func (c *conn) bind(k *call, l *liveSession) {
 	c.appendConnectLocked(k, l)
 	c.mu.Unlock()
 	if old != nil && old != c {
-		old.live.Store(nil)
-		old.close(closeReason{closeMoved, "the session continued on another connection"})
+		old.disown(closeReason{closeMoved, "the session continued on another connection"})
 	}
+}
+
+// disown ends a connection whose session is over or on another one. The session goes
+// last: a write proposed in between without one would count as the server's own, which
+// no access list binds.
+func (c *conn) disown(why closeReason) {
+	c.close(why)
+	c.live.Store(nil)
 }
 
 // appendConnectLocked answers a handshake; with a nil session it refuses.
@@ -168,7 +175,7 @@ func (c *conn) receive(msg []byte) error {
 	if err != nil {
 		return err
 	}
-	k := &call{c: c, req: req, size: int64(len(msg)) + callOverhead, start: c.arrivedAt, ids: *c.ids.Load()}
+	k := &call{c: c, req: req, bytes: len(msg), start: c.arrivedAt, ids: *c.ids.Load()}
 	switch {
 	case req.Err != znode.OK:
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: req.Err, Detail: req.Detail}
@@ -184,9 +191,6 @@ func (c *conn) receive(msg []byte) error {
 	c.push(k)
 	return nil
 }
-
-// callOverhead is what a queued request costs besides its bytes.
-const callOverhead = 512
 
 // unimplemented ends a connection that sent an operation nobody knows, as ZooKeeper does.
 func unimplemented(e znode.Error) *closeReason {
@@ -248,7 +252,7 @@ func (c *conn) gone() {
 	c.srv.watches.drop(c)
 	c.mu.Lock()
 	for c.mu.queue.len() > c.mu.inFlight {
-		c.srv.outstanding.release(c.mu.queue.popLast().size)
+		c.srv.outstanding.release(c.mu.queue.popLast().size())
 	}
 	c.mu.Unlock()
 	c.srv.left(c)

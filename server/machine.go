@@ -19,9 +19,16 @@ type pendingCalls struct {
 	}
 }
 
+// proposalOverhead is about what a proposal has beside the bytes of its request.
+const proposalOverhead = 96
+
 // propose hands a run of one connection's writes to the log.
 func (s *Server) propose(batch []*call) error {
-	var buf []byte
+	size := 0
+	for _, k := range batch {
+		size += k.bytes + proposalOverhead
+	}
+	buf := make([]byte, 0, size)
 	ends := make([]int, len(batch))
 	s.pending.mu.Lock()
 	first := s.pending.mu.last + 1
@@ -97,6 +104,7 @@ func (s *Server) applyEntry(e replica.Entry) error {
 		}
 	}
 	calls := s.takeCalls(done)
+	batch.Prepare()
 
 	s.state.Lock()
 	err := batch.Commit()
@@ -185,8 +193,7 @@ func (s *Server) endConn(l *liveSession, k *call) {
 	if c == nil || k != nil && k.c == c && k.req.Op == wire.OpCloseSession {
 		return
 	}
-	c.live.Store(nil)
-	c.close(closeReason{closeSessionOver, "session " + l.ID.String() + " is over"})
+	c.disown(closeReason{closeSessionOver, "session " + l.ID.String() + " is over"})
 }
 
 // tellWatchers puts the events of one transaction into the outboxes of those who

@@ -27,8 +27,9 @@ type Batch struct {
 	historyCount int64
 	historyLast  int64
 
-	pebble  *pebble.Batch // while Commit runs
+	pebble  *pebble.Batch // between Prepare and the end of Commit
 	buf     []byte
+	spare   [][]byte // for the results of sessions
 	touched []string // scratch of Commit
 }
 

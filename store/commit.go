@@ -10,21 +10,32 @@ import (
 	"github.com/tenure-dev/tenure/znode"
 )
 
-// Commit writes the batch and makes it visible. An error is fatal to the process:
-// the store must be closed, and opened again it is where it was at the last Flush or
-// later.
-func (b *Batch) Commit() error {
+// Prepare does the part of Commit that readers need not be kept out for. Nothing may be
+// applied behind it. Its error is Commit's.
+func (b *Batch) Prepare() {
 	if b.err == nil {
 		b.err = b.s.health.err()
 	}
 	if b.err != nil {
-		return b.err
+		return
 	}
 	b.pebble = b.s.db.NewBatch()
-	defer func() { b.pebble = nil }()
 	if err := b.write(); err != nil {
-		return fmt.Errorf("store: batch of entry %d: %w", b.meta.applied, err)
+		b.err = fmt.Errorf("store: batch of entry %d: %w", b.meta.applied, err)
 	}
+}
+
+// Commit writes the batch and makes it visible. An error is fatal to the process:
+// the store must be closed, and opened again it is where it was at the last Flush or
+// later.
+func (b *Batch) Commit() error {
+	if b.pebble == nil {
+		b.Prepare()
+	}
+	if b.err != nil {
+		return b.err
+	}
+	defer func() { b.pebble = nil }()
 	if err := b.s.db.Apply(b.pebble, pebble.NoSync); err != nil {
 		return fmt.Errorf("store: commit entry %d: %w", b.meta.applied, err)
 	}

@@ -115,7 +115,7 @@ func (b *Batch) keep(w *window, seq int64, r *znode.Result) {
 	k := keptResult{hash: xxhash.Sum64(b.buf), bytes: int64(len(b.buf) - n)}
 	if w.pendingFirst == 0 {
 		w.pendingFirst = seq
-		w.pending = append(w.pending[:0], recordVersion)
+		w.pending = append(b.spareBuffer(), recordVersion)
 	}
 	w.pending = appendResult(w.pending, b.buf[n:])
 	w.kept = append(w.kept, k)
@@ -223,16 +223,30 @@ func (b *Batch) writeResults(w *window) error {
 
 // settleWindows ends the batch in the windows.
 func (b *Batch) settleWindows() {
-	const usual = 1024
 	for _, w := range b.windows {
-		w.touched, w.pendingFirst, w.pending = false, 0, w.pending[:0]
-		if cap(w.pending) > usual {
-			w.pending = nil
+		if w.pending != nil && len(b.spare) < spareBuffers {
+			b.spare = append(b.spare, recycle(w.pending))
 		}
+		w.touched, w.pendingFirst, w.pending = false, 0, nil
 		if w.closed {
 			delete(b.s.windows, w.id)
 		}
 	}
+}
+
+// spareBuffers bounds the memory kept for the results of the next batches: that of as
+// many sessions.
+const spareBuffers = 128
+
+// spareBuffer returns an empty buffer, with memory of an earlier batch if there is some.
+func (b *Batch) spareBuffer() []byte {
+	if len(b.spare) == 0 {
+		return nil
+	}
+	last := len(b.spare) - 1
+	buf := b.spare[last]
+	b.spare = b.spare[:last]
+	return buf[:0]
 }
 
 // loadWindows reads all windows and results.
