@@ -65,6 +65,10 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 		c.account(k, znode.OK)
 		return nil
 	}
+	if c.live.Load() == nil { // refused or disowned: why is what the connection is closed with
+		c.account(k, znode.SessionMoved)
+		return nil
+	}
 	r := wire.Reply{Xid: k.req.Xid, Op: k.req.Op, Zxid: c.srv.store.LastZxid()}
 	if k.reply != nil {
 		r.Err, r.Detail = k.reply.Err, k.reply.Detail
@@ -74,8 +78,6 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 		case r.Err == znode.Unimplemented:
 			r.Zxid = -1
 		}
-	} else if c.live.Load() == nil {
-		r.Err = znode.SessionExpired
 	} else {
 		r.Body, r.Err = c.srv.read(c, k)
 	}
