@@ -254,16 +254,20 @@ func adminTokenOf(t *testing.T, s *Server) string {
 	return strings.TrimSpace(string(b))
 }
 
-// kill ends another session with the admin token.
-func kill(t *testing.T, s *Server, id session.ID) znode.Error {
+// adminOf is a client with the admin token.
+func adminOf(t *testing.T, s *Server) *rawClient {
 	t.Helper()
 	r := openRaw(t, s)
 	if e := r.auth("token", adminTokenOf(t, s)); e != znode.OK {
 		t.Fatal(e)
 	}
-	e := r.call(wire.Request{Op: wire.OpKillSession, Body: &wire.KillSession{Session: id}}).Err
-	r.call(wire.Request{Op: wire.OpCloseSession})
-	return e
+	return r
+}
+
+// sendKill asks for the end of another session without waiting.
+func (r *rawClient) sendKill(id session.ID) {
+	r.t.Helper()
+	r.send(wire.Request{Op: wire.OpKillSession, Body: &wire.KillSession{Session: id}})
 }
 
 // heapBytes is what is in use after a collection.
