@@ -94,7 +94,10 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 				background(fmt.Errorf("%w: %s: %w", ErrCorrupt, info.Path, info.Details))
 			},
 		},
-		L0CompactionThreshold: 8,
+		// Entries live briefly: what flushes write is dropped whole once it is
+		// truncated, and nobody reads it but Open. Compacting it would be for nothing.
+		L0CompactionThreshold: 128,
+		L0StopWritesThreshold: 1024,
 		ErrorIfNotExists:      used,
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })

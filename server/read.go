@@ -299,12 +299,13 @@ func (s *Server) readPage(k *call, b *wire.List) (any, znode.Error) {
 		}
 		r.Names = append(r.Names, name)
 		if b.Stats {
-			child, kids, err := s.store.Node(znode.Join(b.Path, name))
-			if err != nil || child == nil {
-				s.fail(fmt.Errorf("%s is listed but not there: %w", znode.Join(b.Path, name), err))
+			path := znode.Join(b.Path, name)
+			stat, ok, err := s.store.Stat(path)
+			if err != nil || !ok {
+				s.fail(fmt.Errorf("%s is listed but not there: %w", path, err))
 				return nil, znode.SystemError
 			}
-			r.Stats = append(r.Stats, znode.StatOf(child, kids))
+			r.Stats = append(r.Stats, stat)
 		}
 	}
 	return r, znode.OK

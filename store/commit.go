@@ -247,6 +247,10 @@ func (b *Batch) publish() {
 	s := b.s
 	for i := range b.nodes.list {
 		d := &b.nodes.list[i]
+		if d.base == nil && d.node != nil {
+			b.buf = appendPathKey(b.buf[:0], tableNode, d.path)
+			s.known.created(b.buf, b.meta.counts.Znodes)
+		}
 		if d.node == nil {
 			s.cache.remove(d.path)
 		} else {

@@ -20,7 +20,11 @@ func (s *Store) Node(path string) (*znode.Node, znode.Children, error) {
 	if path == "" || path[0] != '/' {
 		return nil, znode.Children{}, nil
 	}
-	node, err := readNode(s.db, path)
+	key := appendPathKey(make([]byte, 0, 128), tableNode, path)
+	if !s.known.mayExist(key) {
+		return nil, znode.Children{}, nil
+	}
+	node, err := readNode(s.db, key, path)
 	if err != nil || node == nil {
 		return nil, znode.Children{}, err
 	}
@@ -46,8 +50,12 @@ func (s *Store) Stat(path string) (stat znode.Stat, ok bool, err error) {
 	if path == "" || path[0] != '/' {
 		return stat, false, nil
 	}
+	nodeKey := appendPathKey(make([]byte, 0, 128), tableNode, path)
+	if !s.known.mayExist(nodeKey) {
+		return stat, false, nil
+	}
 	var h nodeHeader
-	ok, err = get(s.db, appendPathKey(nil, tableNode, path), func(key, value []byte) (err error) {
+	ok, err = get(s.db, nodeKey, func(key, value []byte) (err error) {
 		h, _, err = decodeNodeHeader(key, value)
 		return err
 	})
@@ -74,10 +82,11 @@ func get(r pebble.Reader, key []byte, use func(key, value []byte) error) (ok boo
 	return true, errors.Join(err, closer.Close())
 }
 
-func readNode(r pebble.Reader, path string) (node *znode.Node, err error) {
+// readNode reads the znode at path, whose key is key.
+func readNode(r pebble.Reader, key []byte, path string) (node *znode.Node, err error) {
 	var apart bool
 	var size int64
-	ok, err := get(r, appendPathKey(make([]byte, 0, 128), tableNode, path), func(key, value []byte) error {
+	ok, err := get(r, key, func(key, value []byte) error {
 		h, inline, err := decodeNodeHeader(key, value)
 		if err != nil {
 			return err
@@ -92,7 +101,7 @@ func readNode(r pebble.Reader, path string) (node *znode.Node, err error) {
 	if err != nil || !ok || !apart {
 		return node, err
 	}
-	key := appendPathKey(nil, tableData, path)
+	key = appendPathKey(nil, tableData, path)
 	ok, err = get(r, key, func(key, value []byte) error {
 		data, err := decodeData(key, value)
 		node.Data = slices.Clone(data)

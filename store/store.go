@@ -86,6 +86,7 @@ type Store struct {
 	o      Options
 	db     *pebble.DB
 	cache  *cache
+	known  presence
 	now    atomic.Pointer[meta] // as of the last Commit; never changed in place
 	health *health
 
@@ -110,10 +111,11 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: open %s: %w", dir, err)
 	}
-	s.db = db
+	s.db, s.known.db = db, db
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	s.known.build(s.Counts().Znodes)
 	return s, nil
 }
 
@@ -195,6 +197,7 @@ func (s *Store) loadSegments() error {
 // Close flushes and closes. No method may be called afterwards, and no range over a
 // History may be going on.
 func (s *Store) Close() error {
+	s.known.close()
 	flushErr := s.health.flush(s.db)
 	if err := errors.Join(flushErr, s.db.Close()); err != nil {
 		return fmt.Errorf("store: close: %w", err)
