@@ -86,6 +86,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newSessionsCommand(a),
 		newStatusCommand(a),
 		newSnapshotCommand(a),
+		newBenchCommand(a),
 		newVersionCommand(a),
 		newExitCodesTopic(),
 	)
