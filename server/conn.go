@@ -324,11 +324,11 @@ func (c *conn) account(k *call, code znode.Error) {
 }
 
 // popLocked takes the answered head off the queue.
-func (c *conn) popLocked() *call {
+func (c *conn) popLocked() {
 	if c.mu.space != nil {
 		c.mu.space.Signal()
 	}
-	return c.mu.queue.pop()
+	c.mu.queue.pop()
 }
 
 // appendLocked appends one message behind its length to the outbox.

@@ -97,7 +97,7 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 func (s *Server) read(c *conn, k *call) (any, znode.Error) {
 	switch b := k.req.Body.(type) {
 	case nil:
-		return s.readBodyless(c, k)
+		return s.readBodyless(k)
 	case *wire.PathWatch:
 		return s.readPath(c, k, b)
 	case *wire.PathOnly:
@@ -124,7 +124,7 @@ func (s *Server) read(c *conn, k *call) (any, znode.Error) {
 	return nil, znode.Unimplemented
 }
 
-func (s *Server) readBodyless(c *conn, k *call) (any, znode.Error) {
+func (s *Server) readBodyless(k *call) (any, znode.Error) {
 	switch k.req.Op {
 	case wire.OpPing:
 		return nil, znode.OK
@@ -301,8 +301,11 @@ func (s *Server) readPage(k *call, b *wire.List) (any, znode.Error) {
 		if b.Stats {
 			path := znode.Join(b.Path, name)
 			stat, ok, err := s.store.Stat(path)
-			if err != nil || !ok {
-				s.fail(fmt.Errorf("%s is listed but not there: %w", path, err))
+			if err == nil && !ok {
+				err = fmt.Errorf("%s is listed but not there", path)
+			}
+			if err != nil {
+				s.fail(err)
 				return nil, znode.SystemError
 			}
 			r.Stats = append(r.Stats, stat)

@@ -27,10 +27,9 @@ type Batch struct {
 	historyCount int64
 	historyLast  int64
 
-	pebble  *pebble.Batch // between Prepare and the end of Commit
-	buf     []byte
-	spare   [][]byte // for the results of sessions
-	touched []string // scratch of Commit
+	pebble *pebble.Batch // between Prepare and the end of Commit
+	buf    []byte
+	spare  [][]byte // for the results of sessions
 }
 
 // Outcome is what one transaction led to.

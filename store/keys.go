@@ -83,14 +83,6 @@ func pathOfKey(key []byte) (path string, ok bool) {
 	return string(append(b, rest[i+1:]...)), true
 }
 
-// parentOf returns the path of path's parent; path is valid and not the root.
-func parentOf(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i > 0 {
-		return path[:i]
-	}
-	return "/"
-}
-
 // bounds is a range of keys: lower is in it, upper is not.
 type bounds struct{ lower, upper []byte }
 

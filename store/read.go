@@ -102,7 +102,7 @@ func readNode(r pebble.Reader, key []byte, path string) (node *znode.Node, err e
 		return node, err
 	}
 	key = appendPathKey(nil, tableData, path)
-	ok, err = get(r, key, func(key, value []byte) error {
+	_, err = get(r, key, func(key, value []byte) error {
 		data, err := decodeData(key, value)
 		node.Data = slices.Clone(data)
 		return err

@@ -3,7 +3,7 @@ package wire
 import "github.com/tenure-dev/tenure/znode"
 
 // entryVersion is the first byte of every log entry.
-const entryVersion = 1
+const entryVersion formatVersion = 1
 
 // The bits of znode.Rules in an entry.
 const (
@@ -26,7 +26,7 @@ func AppendEntry(dst []byte, s znode.Stamp, proposals [][]byte) []byte {
 	if s.Rules.Full {
 		rules |= ruleFull
 	}
-	dst = recInt(append(dst, entryVersion, rules), s.TimeMs)
+	dst = recInt(append(dst, byte(entryVersion), rules), s.TimeMs)
 	dst = recUint(dst, uint64(len(proposals)))
 	for _, p := range proposals {
 		dst = append(recUint(dst, uint64(len(p))), p...)
@@ -41,7 +41,7 @@ func AppendEntry(dst []byte, s znode.Stamp, proposals [][]byte) []byte {
 // AppendEntry made.
 func DecodeEntry(data []byte) (znode.Stamp, []Proposal, error) {
 	r := recordReader{buf: data}
-	r.version(entryVersion)
+	entryVersion.read(&r)
 	rules := r.byte()
 	if rules&^rulesAll != 0 {
 		r.off--

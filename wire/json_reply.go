@@ -39,9 +39,9 @@ func addResult(dst []byte, res *znode.Result) []byte {
 	case znode.ResultCreate:
 		return addStr(dst, "path", res.Path)
 	case znode.ResultCreateStat:
-		return addStat(addStr(dst, "path", res.Path), "stat", &res.Stat)
+		return addStat(addStr(dst, "path", res.Path), &res.Stat)
 	case znode.ResultSetData, znode.ResultSetACL:
-		return addStat(dst, "stat", &res.Stat)
+		return addStat(dst, &res.Stat)
 	}
 	return dst
 }
@@ -61,13 +61,13 @@ func addResults(dst []byte, m *znode.Result) []byte {
 func addReplyFields(dst []byte, body any) []byte {
 	switch b := body.(type) {
 	case *DataReply:
-		return addStat(addData(dst, "data", b.Data), "stat", &b.Stat)
+		return addStat(addData(dst, "data", b.Data), &b.Stat)
 	case *StatReply:
-		return addStat(dst, "stat", &b.Stat)
+		return addStat(dst, &b.Stat)
 	case *ACLReply:
-		return addStat(addACL(dst, b.ACL), "stat", &b.Stat)
+		return addStat(addACL(dst, b.ACL), &b.Stat)
 	case *ChildrenReply:
-		return addStat(addStrs(dst, "names", b.Names), "stat", &b.Stat)
+		return addStat(addStrs(dst, "names", b.Names), &b.Stat)
 	case *PathReply:
 		return addStr(dst, "path", b.Path)
 	case *CountReply:
@@ -98,7 +98,7 @@ func addReadResult(dst []byte, x *ReadResult) []byte {
 	case x.Err != znode.OK:
 		dst = addError(dst, x.Err)
 	case x.Op == OpGetData:
-		dst = addStat(addData(dst, "data", x.Data.Data), "stat", &x.Data.Stat)
+		dst = addStat(addData(dst, "data", x.Data.Data), &x.Data.Stat)
 	default:
 		dst = addStrs(dst, "names", x.Children.Names)
 	}
@@ -120,7 +120,7 @@ func addOwnReplyFields(dst []byte, body any) []byte {
 		dst = addList(dst, "stats", len(b.Stats), func(dst []byte, i int) []byte {
 			return putJSONStat(append(dst, ','), &b.Stats[i])
 		})
-		return addStat(addBool(dst, "more", b.More), "stat", &b.Stat)
+		return addStat(addBool(dst, "more", b.More), &b.Stat)
 	case *SessionsReply:
 		dst = addList(dst, "sessions", len(b.Sessions), func(dst []byte, i int) []byte {
 			return addSessionInfo(dst, &b.Sessions[i])

@@ -121,7 +121,7 @@ func addKey(dst []byte, key string) []byte {
 	return append(append(append(dst, ',', '"'), key...), '"', ':')
 }
 
-func addStr(dst []byte, key, s string) []byte { return addText(addKey(dst, key), s) }
+func addStr(dst []byte, key, s string) []byte { return addText(addKey(dst, "stat"), s) }
 
 // addLong writes a decimal string: JavaScript's numbers hold 53 bits.
 func addLong(dst []byte, key string, v int64) []byte {
@@ -186,8 +186,8 @@ func addACL(dst []byte, acl []znode.ACL) []byte {
 	})
 }
 
-func addStat(dst []byte, key string, s *znode.Stat) []byte {
-	return putJSONStat(addKey(dst, key), s)
+func addStat(dst []byte, s *znode.Stat) []byte {
+	return putJSONStat(addKey(dst, "stat"), s)
 }
 
 func putJSONStat(dst []byte, s *znode.Stat) []byte {

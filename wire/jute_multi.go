@@ -2,10 +2,8 @@ package wire
 
 import "github.com/tenure-dev/tenure/znode"
 
-// multiHeaderSize is int type, boolean done, int err: in front of every operation and
+// multiHeader reads int type, boolean done, int err: in front of every operation and
 // result of a multi, and at its end with done set.
-const multiHeaderSize = 9
-
 func (r *juteReader) multiHeader() (op Op, done bool) {
 	op, done = Op(r.int()), r.bool()
 	r.int()

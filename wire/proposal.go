@@ -19,7 +19,7 @@ type Proposal struct {
 
 // proposalVersion is the first byte of every proposal: members of different releases
 // may have made the proposals of one entry.
-const proposalVersion = 1
+const proposalVersion formatVersion = 1
 
 // proposalSizeMin is the least that a proposal takes: version, origin, six counts and
 // numbers of one byte, and the kind of its operation.
@@ -48,7 +48,7 @@ const (
 // AppendProposal appends p's persistent form. It panics if p's operation is nil or a
 // Multi of what Multi does not allow: such a log entry could not be read back.
 func AppendProposal(dst []byte, p *Proposal) []byte {
-	dst = binary.BigEndian.AppendUint64(append(dst, proposalVersion), p.Origin)
+	dst = binary.BigEndian.AppendUint64(append(dst, byte(proposalVersion)), p.Origin)
 	t := &p.Txn
 	dst = recInt(recUint(dst, p.ID), int64(t.Session))
 	dst = recInt(recInt(dst, t.Seq), t.Acked)
@@ -103,7 +103,7 @@ func recMultiOp(dst []byte, op znode.Op) []byte {
 }
 
 func (r *recordReader) proposal(p *Proposal) {
-	r.version(proposalVersion)
+	proposalVersion.read(r)
 	if b := r.take(8); b != nil {
 		p.Origin = binary.BigEndian.Uint64(b)
 	}

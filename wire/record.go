@@ -53,9 +53,11 @@ func (r *recordReader) byte() byte {
 	return 0
 }
 
-// version reads the byte that every format starts with.
-func (r *recordReader) version(want byte) {
-	if got := r.byte(); got != want && r.err == nil {
+// formatVersion is the byte that every format starts with.
+type formatVersion byte
+
+func (want formatVersion) read(r *recordReader) {
+	if got := r.byte(); got != byte(want) && r.err == nil {
 		r.off--
 		r.fail(fmt.Sprintf("format version is not %d", want), got)
 	}

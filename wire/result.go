@@ -7,15 +7,15 @@ import (
 
 // The first bytes of the other persistent formats.
 const (
-	resultVersion  = 1
-	changesVersion = 1
-	sessionVersion = 1
+	resultVersion  formatVersion = 1
+	changesVersion formatVersion = 1
+	sessionVersion formatVersion = 1
 )
 
 // AppendResult appends the persistent form of r: Kind, Err, Zxid and the fields that go
 // with Kind. It panics if a multi is among the results of a multi.
 func AppendResult(dst []byte, r *znode.Result) []byte {
-	dst = recResult(append(dst, resultVersion), r)
+	dst = recResult(append(dst, byte(resultVersion)), r)
 	if r.Kind != znode.ResultMulti {
 		return dst
 	}
@@ -47,7 +47,7 @@ func recResult(dst []byte, r *znode.Result) []byte {
 // DecodeResult decodes what AppendResult appends. Nothing aliases data.
 func DecodeResult(data []byte) (znode.Result, error) {
 	r := recordReader{buf: data}
-	r.version(resultVersion)
+	resultVersion.read(&r)
 	res := r.result()
 	if res.Kind == znode.ResultMulti {
 		n := r.count(3)
@@ -90,7 +90,7 @@ func (r *recordReader) result() (res znode.Result) {
 
 // AppendChanges appends the persistent form of the changes of one transaction.
 func AppendChanges(dst []byte, changes []znode.Change) []byte {
-	dst = recUint(append(dst, changesVersion), uint64(len(changes)))
+	dst = recUint(append(dst, byte(changesVersion)), uint64(len(changes)))
 	for i := range changes {
 		c := &changes[i]
 		dst = recStr(append(dst, byte(c.Type)), c.Path)
@@ -103,7 +103,7 @@ func AppendChanges(dst []byte, changes []znode.Change) []byte {
 // list that is open to everybody is znode.OpenACL itself and must not be changed.
 func DecodeChanges(data []byte) ([]znode.Change, error) {
 	r := recordReader{buf: data}
-	r.version(changesVersion)
+	changesVersion.read(&r)
 	changes := make([]znode.Change, r.count(4))
 	for i := range changes {
 		if r.err != nil {
@@ -124,7 +124,7 @@ func DecodeChanges(data []byte) ([]znode.Change, error) {
 
 // AppendSession appends the persistent form of s.
 func AppendSession(dst []byte, s *session.Session) []byte {
-	return recSession(append(dst, sessionVersion), s)
+	return recSession(append(dst, byte(sessionVersion)), s)
 }
 
 func recSession(dst []byte, s *session.Session) []byte {
@@ -134,7 +134,7 @@ func recSession(dst []byte, s *session.Session) []byte {
 // DecodeSession decodes what AppendSession appends.
 func DecodeSession(data []byte) (session.Session, error) {
 	r := recordReader{buf: data}
-	r.version(sessionVersion)
+	sessionVersion.read(&r)
 	s := r.session()
 	if err := r.done("session"); err != nil {
 		return session.Session{}, err
