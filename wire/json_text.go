@@ -121,7 +121,7 @@ func addKey(dst []byte, key string) []byte {
 	return append(append(append(dst, ',', '"'), key...), '"', ':')
 }
 
-func addStr(dst []byte, key, s string) []byte { return addText(addKey(dst, "stat"), s) }
+func addStr(dst []byte, key, s string) []byte { return addText(addKey(dst, key), s) }
 
 // addLong writes a decimal string: JavaScript's numbers hold 53 bits.
 func addLong(dst []byte, key string, v int64) []byte {
