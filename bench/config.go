@@ -125,16 +125,25 @@ func (c Config) withDefaults() Config {
 	if c.ProbeDir == "" {
 		c.ProbeDir = "."
 	}
-	c.Rows = slices.Clone(c.Rows)
-	for i, row := range c.Rows {
-		if w, err := workloadOf(row.Workload); err == nil && w.measure != nil {
-			c.Rows[i].Outstanding = 1 // requests in flight mean nothing to it
-		}
-	}
+	c.Rows = distinct(c.Rows)
 	if !slices.Contains(c.Rows, reference) {
 		c.Rows = append([]Shape{reference}, c.Rows...)
 	}
 	return c
+}
+
+// distinct returns rows without repetition. Requests in flight mean nothing to
+// workloads that have no loop of workers.
+func distinct(rows []Shape) (list []Shape) {
+	for _, row := range rows {
+		if w, err := workloadOf(row.Workload); err == nil && w.measure != nil {
+			row.Outstanding = 1
+		}
+		if !slices.Contains(list, row) {
+			list = append(list, row)
+		}
+	}
+	return list
 }
 
 // reference is the row that every run has, because the probe explains its latency.

@@ -32,7 +32,7 @@ const (
 	// Each part of the probe ends with the first of its count and its time.
 	probeSyncs      = 1000
 	probeRoundTrips = 5000
-	probeTime       = 500 * time.Millisecond
+	probeTime       = 250 * time.Millisecond
 	probeOps        = 200_000
 )
 

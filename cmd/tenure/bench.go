@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -163,7 +164,8 @@ func (k *benchCommand) run(ctx context.Context) error {
 	if k.app.stderrIsTerminal {
 		fmt.Fprint(k.app.stderr, clearLine)
 	}
-	if err != nil && ctx.Err() == nil {
+	var local *fs.PathError // the probe's files
+	if err != nil && ctx.Err() == nil && !errors.As(err, &local) {
 		err = &requestError{where(servers), err}
 	}
 	if report == nil || len(report.Rows) == 0 {

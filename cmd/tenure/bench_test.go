@@ -135,10 +135,12 @@ func TestBenchInterrupted(t *testing.T) {
 		code <- run(ctx, []string{"bench", "create", "--endpoint", address, "--connections", "2", "--duration", "1h", "--warmup", "0s", "--probe-dir", t.TempDir()},
 			strings.NewReader(""), &stdout, &stderr)
 	}()
-	for {
-		_, out, _ := testRun(t, "ls", "/", "--endpoint", address)
-		if strings.Contains(out, "bench-") {
-			break
+	for out := ""; !strings.Contains(out, "bench-"); {
+		_, out, _ = testRun(t, "ls", "/", "--endpoint", address)
+		select {
+		case got := <-code:
+			t.Fatalf("exit %d before it was interrupted: %s", got, stderr.String())
+		default:
 		}
 	}
 	interrupt()
