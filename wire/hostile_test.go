@@ -186,3 +186,21 @@ func TestRecordCountsAllocateNothing(t *testing.T) {
 		}
 	}
 }
+
+// Goal: a kind of znode that a client does not know is an error, not a persistent znode.
+// Method: lists whose parent has flags or a mode that no znode has.
+func TestUnknownLifetimeIsRefused(t *testing.T) {
+	opOf := func(int32) (Op, bool) { return OpList, true }
+	for _, flags := range []string{"00000002", "00000006", "ffffffff"} {
+		msg := raw(t, rawReply+"00000000 00000000 00"+rawStat+"00000000"+flags+"0000000000000000")
+		if _, _, err := (Jute{}).DecodeMessage(msg, opOf); err == nil || !strings.Contains(err.Error(), "not the flags of a kind") {
+			t.Errorf("flags %s: %v", flags, err)
+		}
+	}
+	for _, mode := range []string{`"ttl-sequential"`, `"odd"`, `5`} {
+		msg := `{"xid":7,"zxid":"1","names":[],"lifetime":{"mode":` + mode + `}}`
+		if p, _, err := (JSON{}).DecodeMessage([]byte(msg), opOf); err == nil {
+			t.Errorf("mode %s was taken as %+v", mode, p.Body)
+		}
+	}
+}

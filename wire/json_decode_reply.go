@@ -28,6 +28,8 @@ type jsonReply struct {
 	sessions   []SessionInfo
 	more       bool
 	figures    []Figure
+	lifetimes  []znode.Lifetime
+	lifetime   znode.Lifetime
 }
 
 // DecodeMessage decodes a reply or an event. Unknown fields are ignored.
@@ -121,6 +123,10 @@ func (f *jsonReply) rareField(r *jsonReader, key []byte) {
 		f.more = r.bool()
 	case "figures":
 		f.figures = r.figures()
+	case "lifetimes":
+		f.lifetimes = r.lifetimes()
+	case "lifetime":
+		f.lifetime = r.lifetime()
 	default:
 		r.skip()
 	}
@@ -165,7 +171,10 @@ func (f *jsonReply) body(r *jsonReader, op Op) any {
 	case OpRenew:
 		return &RenewReply{TimeoutMs: f.timeoutMs, Held: f.held}
 	case OpList:
-		return &ListReply{Names: f.names, Stats: f.stats, More: f.more, Stat: f.stat}
+		return &ListReply{
+			Names: f.names, Stats: f.stats, More: f.more, Stat: f.stat,
+			Lifetimes: f.lifetimes, Lifetime: f.lifetime,
+		}
 	case OpSessions:
 		return &SessionsReply{Sessions: f.sessions, More: f.more}
 	case OpStatus:

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"fmt"
+
 	"github.com/tenure-dev/tenure/session"
 	"github.com/tenure-dev/tenure/znode"
 )
@@ -145,6 +147,35 @@ func (r *jsonReader) stats() []znode.Stat {
 		stats = append(stats, r.stat())
 	}
 	return stats
+}
+
+// lifetime reads what putJSONLifetime writes.
+func (r *jsonReader) lifetime() (l znode.Lifetime) {
+	for at := r.object(); r.more('}', &at); {
+		switch string(r.key()) {
+		case "mode":
+			name := r.str()
+			mode, ok := modes[name]
+			if !ok || mode.Sequential {
+				r.refuse(fmt.Sprintf("is not the mode of a znode: %.30q", name))
+				continue
+			}
+			l.Kind = mode.Kind
+		case "ttlMs":
+			l.TTLMs = r.long()
+		default:
+			r.skip()
+		}
+	}
+	return l
+}
+
+func (r *jsonReader) lifetimes() []znode.Lifetime {
+	all := []znode.Lifetime{}
+	for at := r.list("a list of lifetimes"); r.more(']', &at); {
+		all = append(all, r.lifetime())
+	}
+	return all
 }
 
 func (r *jsonReader) errors() []znode.Error {

@@ -120,7 +120,11 @@ func addOwnReplyFields(dst []byte, body any) []byte {
 		dst = addList(dst, "stats", len(b.Stats), func(dst []byte, i int) []byte {
 			return putJSONStat(append(dst, ','), &b.Stats[i])
 		})
-		return addStat(addBool(dst, "more", b.More), &b.Stat)
+		dst = addStat(addBool(dst, "more", b.More), &b.Stat)
+		dst = addList(dst, "lifetimes", len(b.Lifetimes), func(dst []byte, i int) []byte {
+			return putJSONLifetime(append(dst, ','), b.Lifetimes[i])
+		})
+		return putJSONLifetime(addKey(dst, "lifetime"), b.Lifetime)
 	case *SessionsReply:
 		dst = addList(dst, "sessions", len(b.Sessions), func(dst []byte, i int) []byte {
 			return addSessionInfo(dst, &b.Sessions[i])

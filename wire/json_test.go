@@ -149,8 +149,10 @@ func TestJSONReplyTexts(t *testing.T) {
 			`"err":-101,"error":"NoNode","results":[{"err":0,"error":"OK"},{"err":-101,"error":"NoNode"},{"err":-2,"error":"RuntimeInconsistency"}]`},
 		{Reply{Op: OpMulti, Body: &znode.Result{Err: znode.SessionExpired}}, `"err":-112,"error":"SessionExpired"`},
 		{Reply{Op: OpRenew, Body: &RenewReply{10000, []znode.Error{0, -101}}}, `"timeoutMs":10000,"held":[0,-101]`},
-		{Reply{Op: OpList, Body: &ListReply{[]string{"x"}, []znode.Stat{goldenStat}, true, goldenStat}},
-			`"names":["x"],"stats":[` + jsonStat + `],"more":true,"stat":` + jsonStat},
+		{Reply{Op: OpList, Body: &ListReply{[]string{"x", "y"}, []znode.Stat{goldenStat, goldenStat}, true, goldenStat,
+			[]znode.Lifetime{{Kind: znode.TTL, TTLMs: 1<<40 - 1}, {Kind: znode.Ephemeral}}, znode.Lifetime{Kind: znode.Container}}},
+			`"names":["x","y"],"stats":[` + jsonStat + `,` + jsonStat + `],"more":true,"stat":` + jsonStat +
+				`,"lifetimes":[{"mode":"ttl","ttlMs":"1099511627775"},{"mode":"ephemeral"}],"lifetime":{"mode":"container"}`},
 		{Reply{Op: OpSessions, Body: &SessionsReply{[]SessionInfo{{9, 10000, "r", -1, 2, 3}}, false}},
 			`"sessions":[{"session":"9","timeoutMs":10000,"remote":"r","idleMs":"-1","watches":2,"ephemerals":3}],"more":false`},
 		{Reply{Op: OpStatus, Body: &StatusReply{[]Figure{{"n", "v"}, {"m", "w"}}}}, `"figures":{"n":"v","m":"w"}`},

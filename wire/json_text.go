@@ -201,6 +201,15 @@ func putJSONStat(dst []byte, s *znode.Stat) []byte {
 	return append(dropComma(addLong(dst, "pzxid", s.Pzxid), start), '}')
 }
 
+// putJSONLifetime writes the fields that a create would have.
+func putJSONLifetime(dst []byte, l znode.Lifetime) []byte {
+	dst = addText(append(dst, `{"mode":`...), modeNames[znode.Mode{Kind: l.Kind}])
+	if l.TTLMs != 0 {
+		dst = addLong(dst, "ttlMs", l.TTLMs)
+	}
+	return append(dst, '}')
+}
+
 // addText writes s in quotes. What is not UTF-8 becomes U+FFFD.
 func addText(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"

@@ -59,3 +59,10 @@ func putStat(dst []byte, s *znode.Stat) []byte {
 	dst = putInt(putInt(dst, s.DataLength), s.NumChildren)
 	return putLong(dst, s.Pzxid)
 }
+
+// kindFlags are the kinds as the flags of a create that is not sequential.
+var kindFlags = [...]int32{znode.Persistent: 0, znode.Ephemeral: 1, znode.Container: 4, znode.TTL: 5}
+
+func putLifetime(dst []byte, l znode.Lifetime) []byte {
+	return putLong(putInt(dst, kindFlags[l.Kind]), l.TTLMs)
+}

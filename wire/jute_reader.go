@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-dev/tenure/session"
 	"github.com/tenure-dev/tenure/znode"
@@ -231,4 +232,17 @@ func (r *juteReader) stat() (s znode.Stat) {
 	s.DataLength, s.NumChildren = int32(be.Uint32(b[52:])), int32(be.Uint32(b[56:]))
 	s.Pzxid = int64(be.Uint64(b[60:]))
 	return s
+}
+
+const lifetimeSize = 12
+
+// lifetime reads what putLifetime writes.
+func (r *juteReader) lifetime() znode.Lifetime {
+	flags := r.int()
+	kind := slices.Index(kindFlags[:], flags)
+	if kind < 0 {
+		r.fail("not the flags of a kind of znode", int64(flags))
+		return znode.Lifetime{}
+	}
+	return znode.Lifetime{Kind: znode.Kind(kind), TTLMs: r.long()}
 }

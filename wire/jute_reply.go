@@ -112,7 +112,12 @@ func putOwnReply(dst []byte, body any) []byte {
 		for i := range b.Stats {
 			dst = putStat(dst, &b.Stats[i])
 		}
-		return putStat(putBool(dst, b.More), &b.Stat)
+		dst = putStat(putBool(dst, b.More), &b.Stat)
+		dst = putInt(dst, int32(len(b.Lifetimes)))
+		for _, l := range b.Lifetimes {
+			dst = putLifetime(dst, l)
+		}
+		return putLifetime(dst, b.Lifetime)
 	case *SessionsReply:
 		dst = putInt(dst, int32(len(b.Sessions)))
 		for i := range b.Sessions {
@@ -236,6 +241,11 @@ func (r *juteReader) ownReply(op Op) any {
 			b.Stats[i] = r.stat()
 		}
 		b.More, b.Stat = r.bool(), r.stat()
+		b.Lifetimes = make([]znode.Lifetime, max(r.count(lifetimeSize), 0))
+		for i := range b.Lifetimes {
+			b.Lifetimes[i] = r.lifetime()
+		}
+		b.Lifetime = r.lifetime()
 		return b
 	case OpSessions:
 		b := &SessionsReply{}

@@ -53,7 +53,7 @@ const (
 	OpRewatch Op = 1001
 	// OpRenew proves that the session lives and that znodes still exist.
 	OpRenew Op = 1002
-	// OpList is a page of children with their Stats.
+	// OpList is a page of children with their Stats and Lifetimes.
 	OpList Op = 1003
 	// OpSessions lists open sessions, OpStatus describes the member.
 	OpSessions Op = 1004
@@ -186,7 +186,7 @@ type List struct {
 	Path  string
 	After string
 	Limit int32 // 0 = as many as fit
-	Stats bool  // with the Stat of each child
+	Stats bool  // with the Stat and the Lifetime of each child
 }
 
 // Sessions is the record of OpSessions.
@@ -278,6 +278,9 @@ type ListReply struct {
 	Stats []znode.Stat // empty or one per name
 	More  bool
 	Stat  znode.Stat // of the parent
+	// Lifetimes is as long as Stats. It is a list of its own because Stat is ZooKeeper's.
+	Lifetimes []znode.Lifetime
+	Lifetime  znode.Lifetime // of the parent
 }
 
 // SessionInfo describes one open session. It never has the password.

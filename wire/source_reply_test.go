@@ -51,7 +51,7 @@ func (s source) ownReply() (Op, any) {
 	case 1:
 		return OpRenew, &RenewReply{s.int(), list(s, s.failure)}
 	case 2:
-		return OpList, &ListReply{s.strs(), list(s, s.stat), s.flip(), s.stat()}
+		return OpList, &ListReply{s.strs(), list(s, s.stat), s.flip(), s.stat(), list(s, s.lifetime), s.lifetime()}
 	case 3:
 		return OpSessions, &SessionsReply{list(s, func() SessionInfo {
 			return SessionInfo{session.ID(s.long()), s.int(), s.str(), s.long(), s.int(), s.int()}
@@ -60,6 +60,13 @@ func (s source) ownReply() (Op, any) {
 		return OpStatus, &StatusReply{list(s, func() Figure { return Figure{s.str(), s.str()} })}
 	}
 	return OpKillSession, nil
+}
+
+func (s source) lifetime() znode.Lifetime {
+	if kind := znode.Kind(s.IntN(4)); kind != znode.TTL {
+		return znode.Lifetime{Kind: kind}
+	}
+	return znode.Lifetime{Kind: znode.TTL, TTLMs: 1 + s.Int64N(znode.TTLMaxMs)}
 }
 
 // multiResult makes one that failed or one that did not, with what jute can carry of it.

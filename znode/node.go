@@ -27,6 +27,13 @@ const (
 	TTL                    // no children and no change of the data for TTLMs
 )
 
+// Lifetime is what is known of a znode's end: its Kind and, for Kind TTL, for how many
+// milliseconds. ZooKeeper's Stat has no place for it.
+type Lifetime struct {
+	Kind  Kind
+	TTLMs int64 // as Node.TTLMs
+}
+
 // TTLMaxMs is the longest lifetime of a TTL znode in milliseconds: ZooKeeper has 40
 // bits for it, which is 34 years.
 const TTLMaxMs = 1<<40 - 1
@@ -56,6 +63,9 @@ type Node struct {
 	// Data is nil for null, which clients can tell from empty.
 	Data []byte
 }
+
+// Lifetime returns the node's kind and lifetime.
+func (n *Node) Lifetime() Lifetime { return Lifetime{Kind: n.Kind, TTLMs: n.TTLMs} }
 
 // Children are the counters that a parent keeps of its children. They are apart
 // from Node so that creating a child under a znode with a megabyte of data costs
