@@ -18,11 +18,15 @@ func newBudget(max int64) *budget {
 	return b
 }
 
-// acquire takes n, waiting until there is room.
+// smallRequest is up to what size a request does not wait for room: so that heartbeats
+// and closes get through beside large writes. Their number is bounded per connection.
+const smallRequest = 1 << 10
+
+// acquire takes n, waiting until there is room unless it is little.
 func (b *budget) acquire(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.held > 0 && b.held+n > b.max {
+	for n > smallRequest && b.held > 0 && b.held+n > b.max {
 		b.room.Wait()
 	}
 	b.held += n

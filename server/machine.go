@@ -16,7 +16,19 @@ type pendingCalls struct {
 		sync.Mutex
 		last  uint64
 		calls map[uint64]*call
+		// since is when calls began to wait, or when the last of them was answered.
+		since int64
 	}
+}
+
+// logStuck is how long the log may answer nothing before it counts as stuck.
+const logStuck = int64(100e6)
+
+// stuck reports whether calls wait for a log that does not move, as when its disk hangs.
+func (p *pendingCalls) stuck(now int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.mu.calls) > 0 && now-p.mu.since > logStuck
 }
 
 // proposalOverhead is about what a proposal has beside the bytes of its request.
@@ -31,6 +43,9 @@ func (s *Server) propose(batch []*call) error {
 	buf := make([]byte, 0, size)
 	ends := make([]int, len(batch))
 	s.pending.mu.Lock()
+	if len(s.pending.mu.calls) == 0 {
+		s.pending.mu.since = s.now()
+	}
 	first := s.pending.mu.last + 1
 	for i, k := range batch {
 		s.pending.mu.last++
@@ -131,6 +146,7 @@ func (s *Server) takeCalls(done []applied) []*call {
 	calls := make([]*call, len(done))
 	s.pending.mu.Lock()
 	defer s.pending.mu.Unlock()
+	s.pending.mu.since = s.now()
 	for i := range done {
 		if done[i].proposal.Origin == s.origin {
 			calls[i] = s.pending.mu.calls[done[i].proposal.ID]

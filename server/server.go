@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/gorilla/websocket"
 	"golang.org/x/sync/errgroup"
 
@@ -80,6 +81,11 @@ type Server struct {
 // Open opens the member's data directory, recovers its state from the log and begins
 // to listen; requests are served as soon as it returns. The caller must Shutdown.
 func Open(cfg Config, log *slog.Logger) (*Server, error) {
+	return openOn(cfg, log, vfs.Default)
+}
+
+// openOn is Open with the databases on fs.
+func openOn(cfg Config, log *slog.Logger, fs vfs.FS) (*Server, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -93,7 +99,7 @@ func Open(cfg Config, log *slog.Logger) (*Server, error) {
 	s.conns.open = map[*conn]struct{}{}
 	s.conns.perIP = map[string]int{}
 	s.metrics = newMetrics(Build(), s.figures)
-	if err := s.open(); err != nil {
+	if err := s.open(fs); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -109,7 +115,7 @@ func randomOrigin() uint64 {
 }
 
 // open does what can fail, in the order of what needs what.
-func (s *Server) open() (err error) {
+func (s *Server) open(fs vfs.FS) (err error) {
 	if err := os.MkdirAll(s.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data-dir: %w", err)
 	}
@@ -125,7 +131,7 @@ func (s *Server) open() (err error) {
 	if s.token, err = openAdminToken(s.cfg.DataDir); err != nil {
 		return err
 	}
-	s.store, err = store.Open(filepath.Join(s.cfg.DataDir, stateDir), store.Options{Log: s.log, CacheBytes: s.cfg.CacheBytes,
+	s.store, err = store.Open(filepath.Join(s.cfg.DataDir, stateDir), store.Options{FS: fs, Log: s.log, CacheBytes: s.cfg.CacheBytes,
 		HistoryCount: s.cfg.HistoryCount, HistoryBytes: s.cfg.HistoryBytes, HistoryAge: s.cfg.HistoryAge})
 	if err != nil {
 		return err
@@ -134,7 +140,7 @@ func (s *Server) open() (err error) {
 	if err := s.loadSessions(); err != nil {
 		return err
 	}
-	s.rep, err = replica.Open(filepath.Join(s.cfg.DataDir, logDir), replica.Options{ID: 1, Log: s.log, Machine: s,
+	s.rep, err = replica.Open(filepath.Join(s.cfg.DataDir, logDir), replica.Options{ID: 1, FS: fs, Log: s.log, Machine: s,
 		Seal: s.seal, Failed: s.fail, Observe: replica.Observe{
 			Sync: func(d time.Duration, _ int) { s.metrics.synced(int64(d)) },
 			Seal: func(proposals, _ int) { s.metrics.proposed(proposals) },

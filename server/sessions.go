@@ -105,12 +105,12 @@ func (l *liveSessions) revive(ids []session.ID, now int64) {
 // expireBatch bounds how many sessions are expired between two looks at the clock.
 const expireBatch = 1000
 
-// expired extends everybody by the stall that was found and returns who is due, and
-// when to ask again.
-func (l *liveSessions) expired(now int64, stall *session.Stall) (due []session.ID, until, extended int64) {
+// expired extends everybody by the stall that was found, or by more, and returns who is
+// due, and when to ask again.
+func (l *liveSessions) expired(now int64, stall *session.Stall, more int64) (due []session.ID, until, extended int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	extended = stall.Wake(now)
+	extended = max(stall.Wake(now), more)
 	l.mu.tracker.Extend(extended)
 	due = l.mu.tracker.Expired(now, expireBatch)
 	return due, stall.Sleep(l.mu.tracker.Next()), extended
@@ -122,11 +122,25 @@ func (s *Server) expire(ctx context.Context) {
 	var stall session.Stall
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
-		now := s.now()
-		due, until, extended := s.sessions.expired(now, &stall)
+	stuck := false
+	for last := s.now(); ; {
+		now, more := s.now(), int64(0)
+		// While the log hangs, connections whose pipelines are full are not read: their
+		// heartbeats wait unread, and time must not count against them.
+		if was := stuck; s.pending.stuck(now) {
+			if stuck = true; !was {
+				s.log.Warn("the log does not move: no session expires until it does")
+			}
+			more = now - last
+		} else {
+			stuck = false
+		}
+		last = now
+		due, until, extended := s.sessions.expired(now, &stall, more)
 		if extended > 0 {
 			s.metrics.extended(extended)
+		}
+		if extended > 0 && !stuck {
 			s.log.Warn("the server stalled: all sessions extended", "by_ms", extended/1e6)
 		}
 		for i, id := range due {
