@@ -1,15 +1,17 @@
 package server
 
 import (
+	"errors"
 	"iter"
 
+	"github.com/tenure-dev/tenure/store"
 	"github.com/tenure-dev/tenure/watch"
 	"github.com/tenure-dev/tenure/wire"
 	"github.com/tenure-dev/tenure/znode"
 )
 
 // rewatchNear is how many zxids may be left to replay while apply is kept waiting:
-// what lies further back is replayed while the state moves on.
+// what happened before is replayed while the state moves on.
 const rewatchNear = 256
 
 // catchUp sets watches for one connection so that nothing is missed between a zxid
@@ -19,6 +21,8 @@ type catchUp struct {
 	k    *call
 	want watch.Set
 	from int64 // all events up to this zxid have been delivered
+	// locked: apply is kept waiting, so nothing may wait for the client.
+	locked bool
 	// complete is false once the history turned out not to reach back.
 	complete bool
 }
@@ -32,6 +36,7 @@ func (c *conn) rewatchLocked(k *call) {
 	c.mu.Unlock()
 	err := u.far()
 	c.srv.state.RLock()
+	u.locked = true
 	r := wire.Reply{Xid: k.req.Xid, Op: k.req.Op}
 	if err == nil {
 		r.Err, err = u.near()
@@ -52,14 +57,15 @@ func (c *conn) rewatchLocked(k *call) {
 	c.account(k, r.Err)
 }
 
-// far replays what lies far back without the state lock, writing out as it goes.
+// far replays without the state lock, writing out as it goes, until little is left. A
+// single change may be large (a session's end), so that the first round is for all.
 func (u *catchUp) far() error {
 	s := u.c.srv
-	for u.complete {
+	for round := 0; u.complete; round++ {
 		s.state.RLock()
 		now := s.store.LastZxid()
 		s.state.RUnlock()
-		if now-u.from <= rewatchNear {
+		if behind := now - u.from; behind <= 0 || round > 0 && behind <= rewatchNear {
 			return nil
 		}
 		if err := u.replay(now); err != nil {
@@ -116,7 +122,12 @@ func (u *catchUp) replay(upTo int64) error {
 		}
 	}
 	left := watch.Replay(u.c.id, u.want, iter.Seq2[int64, []znode.Change](changes), u.tell)
-	u.want, u.from = setOf(left), upTo
+	u.want = setOf(left)
+	if errors.Is(failed, store.ErrTrimmed) {
+		u.complete = false
+		return nil
+	}
+	u.from = upTo
 	return failed
 }
 
@@ -157,7 +168,7 @@ func (u *catchUp) tell(zxid int64, e watch.Event) {
 	}
 	u.c.event(&wire.Event{Type: e.Type, Path: e.Path, Zxid: zxid})
 	u.c.mu.Lock()
-	if u.c.mu.out != nil && len(*u.c.mu.out) >= writeChunk {
+	if !u.locked && u.c.mu.out != nil && len(*u.c.mu.out) >= writeChunk {
 		u.c.writeLocked()
 	}
 	u.c.mu.Unlock()
