@@ -25,7 +25,7 @@ func TestPromise2Order(t *testing.T) {
 			r := openAs(t, s, protocol, 20*time.Second)
 			path := r.must(fmt.Sprintf("/x%d", i), "0", persistent)
 			random := rand.New(rand.NewPCG(seed, uint64(outstanding*2+i)))
-			for range 4 {
+			for range 2 {
 				burst(t, r, noise, random, path)
 			}
 		}
@@ -49,7 +49,7 @@ func burst(t *testing.T, r, noise *rawClient, random *rand.Rand, path string) {
 		add(wire.Request{Op: wire.OpSetData, Body: &znode.SetData{Path: path, Data: []byte(value), Version: -1}})
 	}
 	set()
-	for range 400 {
+	for range 200 {
 		switch random.IntN(8) {
 		case 0, 1:
 			set()

@@ -112,6 +112,40 @@ func TestC043EveryEventOrAGap(t *testing.T) {
 	}
 }
 
+// Goal: a history that is trimmed while somebody catches up from it is a gap for that
+// client and nothing else. Method: a very short history, a busy writer, and clients that
+// catch up from further and further back all the time.
+func TestC043TrimmedWhileCatchingUp(t *testing.T) {
+	s := startServer(t, Config{HistoryCount: 256})
+	w := openRaw(t, s)
+	w.must("/t", "", persistent)
+	readers := []*rawClient{openRaw(t, s), openRaw(t, s), openRaw(t, s)}
+	for deadline := time.Now().Add(1500 * time.Millisecond); time.Now().Before(deadline); {
+		for range 200 {
+			w.send(wire.Request{Op: wire.OpSetData, Body: &znode.SetData{Path: "/t", Version: -1}})
+		}
+		for len(w.sent) > 0 {
+			last := s.store.Counts().HistoryFirst
+			for i, r := range readers {
+				r.send(wire.Request{Op: wire.OpRewatch, Body: &wire.SetWatches{RelZxid: last + int64(i), Recursive: []string{"/t"}}})
+			}
+			for range 20 {
+				if len(w.sent) > 0 {
+					w.next()
+				}
+			}
+			for _, r := range readers {
+				if reply := r.next(); reply.Err != znode.OK {
+					t.Fatalf("rewatch: %v", reply.Err)
+				}
+			}
+		}
+	}
+	if err := s.Err(); err != nil {
+		t.Errorf("the server failed: %v", err)
+	}
+}
+
 // Goal: watches of all kinds on one path live side by side. Method: the row's story.
 func TestC045ModesOnOnePath(t *testing.T) {
 	s := startServer(t, Config{})
@@ -178,7 +212,7 @@ func TestC049EventBeforeState(t *testing.T) {
 	w := openRaw(t, s)
 	w.must("/o", "", persistent)
 	a := []*rawClient{openAs(t, s, subprotocolJute, 0), openAs(t, s, subprotocolJSON, 0)}
-	rounds, deadline := 0, time.Now().Add(4*time.Second)
+	rounds, deadline := 0, time.Now().Add(3*time.Second)
 	for ; rounds < 10_000 && time.Now().Before(deadline); rounds++ {
 		r := a[rounds%2]
 		get := func(watch bool) {
@@ -227,8 +261,12 @@ func TestC051NoWatchLeft(t *testing.T) {
 		for i := range sessions {
 			r := openAs(t, s, protocols[i%2], 30*time.Second)
 			q := &wire.SetWatches{RelZxid: s.store.LastZxid()}
+			var m []znode.Op
 			for range each {
-				path := r.must("/z/n-", "", znode.Mode{Kind: znode.Ephemeral, Sequential: true})
+				m = append(m, &znode.Create{Path: "/z/n-", ACL: znode.OpenACL, Mode: znode.Mode{Kind: znode.Ephemeral, Sequential: true}})
+			}
+			for _, sub := range r.multi(m...).Sub {
+				path := sub.Path
 				q.Data, q.Exist, q.Child = append(q.Data, path), append(q.Exist, path+"-none"), append(q.Child, path)
 				q.Persistent, q.Recursive = append(q.Persistent, path), append(q.Recursive, path)
 			}
