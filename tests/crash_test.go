@@ -99,7 +99,7 @@ func (l *crashLoad) crashRound(rng *rand.Rand, round int) {
 	if rng.IntN(4) == 0 {
 		kills = 2
 	}
-	wait := 20*time.Millisecond + upTo(rng, 230*time.Millisecond)
+	wait := 10*time.Millisecond + upTo(rng, 130*time.Millisecond)
 	for range kills {
 		<-time.After(wait)
 		l.m.crash()
