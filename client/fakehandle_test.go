@@ -174,14 +174,14 @@ func (f *fakeEnsemble) list(b *wire.List) (any, znode.Error) {
 	if b.Limit > 0 {
 		limit = min(limit, int(b.Limit))
 	}
-	r := &wire.ListReply{Names: names, Stat: stat}
+	r := &wire.ListReply{Names: names, Stat: stat, Lifetime: n.Lifetime()}
 	if len(names) > limit {
 		r.Names, r.More = names[:limit], true
 	}
 	if b.Stats {
 		for _, name := range r.Names {
-			_, s := f.stat(znode.Join(b.Path, name))
-			r.Stats = append(r.Stats, s)
+			n, s := f.stat(znode.Join(b.Path, name))
+			r.Stats, r.Lifetimes = append(r.Stats, s), append(r.Lifetimes, n.Lifetime())
 		}
 	}
 	return r, znode.OK

@@ -283,7 +283,7 @@ func (s *Server) readPage(k *call, b *wire.List) (any, znode.Error) {
 		s.fail(err)
 		return nil, znode.SystemError
 	}
-	r := &wire.ListReply{Stat: znode.StatOf(n, kids)}
+	r := &wire.ListReply{Stat: znode.StatOf(n, kids), Lifetime: n.Lifetime()}
 	if len(names) > limit {
 		names, r.More = names[:limit], true
 	}
@@ -300,7 +300,7 @@ func (s *Server) readPage(k *call, b *wire.List) (any, znode.Error) {
 		r.Names = append(r.Names, name)
 		if b.Stats {
 			path := znode.Join(b.Path, name)
-			stat, ok, err := s.store.Stat(path)
+			stat, life, ok, err := s.store.Stat(path)
 			if err == nil && !ok {
 				err = fmt.Errorf("%s is listed but not there", path)
 			}
@@ -308,14 +308,14 @@ func (s *Server) readPage(k *call, b *wire.List) (any, znode.Error) {
 				s.fail(err)
 				return nil, znode.SystemError
 			}
-			r.Stats = append(r.Stats, stat)
+			r.Stats, r.Lifetimes = append(r.Stats, stat), append(r.Lifetimes, life)
 		}
 	}
 	return r, znode.OK
 }
 
-// statBytes is a generous size of one encoded Stat.
-const statBytes = 100
+// statBytes is a generous size of one encoded Stat and Lifetime.
+const statBytes = 120
 
 // renew proves to the client that its session lives and what it holds is still there.
 // That the session lives was settled when the request came in.

@@ -293,9 +293,9 @@ func compare(t testing.TB, s *store.Store, tree *znode.Tree) {
 		if err != nil || !reflect.DeepEqual(got, want) || gotC != wantC {
 			t.Fatalf("%s is %+v %+v (%v), want %+v %+v", path, got, gotC, err, want, wantC)
 		}
-		stat, ok, err := s.Stat(path)
-		if err != nil || !ok || stat != znode.StatOf(want, wantC) {
-			t.Fatalf("stat of %s is %+v %v (%v)", path, stat, ok, err)
+		stat, life, ok, err := s.Stat(path)
+		if err != nil || !ok || stat != znode.StatOf(want, wantC) || life != want.Lifetime() {
+			t.Fatalf("stat of %s is %+v %+v %v (%v)", path, stat, life, ok, err)
 		}
 		names, err := s.List(path, "", 0)
 		if err != nil || fmt.Sprint(names) != fmt.Sprint(tree.List(path)) {

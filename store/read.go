@@ -41,18 +41,18 @@ func (s *Store) Node(path string) (*znode.Node, znode.Children, error) {
 // mayHaveChildren is false where there can be no counters, which saves a look-up.
 func mayHaveChildren(n *znode.Node) bool { return n != nil && n.Kind != znode.Ephemeral }
 
-// Stat returns what clients see of the znode at path besides its data, false if
-// there is none. It does not read large data.
-func (s *Store) Stat(path string) (stat znode.Stat, ok bool, err error) {
+// Stat returns what clients see of the znode at path besides its data and access
+// list, false if there is none. It does not read large data.
+func (s *Store) Stat(path string) (stat znode.Stat, life znode.Lifetime, ok bool, err error) {
 	if node, children := s.cache.get(path); node != nil {
-		return znode.StatOf(node, children), true, nil
+		return znode.StatOf(node, children), node.Lifetime(), true, nil
 	}
 	if path == "" || path[0] != '/' {
-		return stat, false, nil
+		return stat, life, false, nil
 	}
 	nodeKey := appendPathKey(make([]byte, 0, 128), tableNode, path)
 	if !s.known.mayExist(nodeKey) {
-		return stat, false, nil
+		return stat, life, false, nil
 	}
 	var h nodeHeader
 	ok, err = get(s.db, nodeKey, func(key, value []byte) (err error) {
@@ -60,12 +60,12 @@ func (s *Store) Stat(path string) (stat znode.Stat, ok bool, err error) {
 		return err
 	})
 	if err != nil || !ok {
-		return stat, false, err
+		return stat, life, false, err
 	}
 	children, err := readChildren(s.db, path)
 	stat = znode.StatOf(&h.node, children)
 	stat.DataLength = int32(h.dataLen)
-	return stat, err == nil, err
+	return stat, h.node.Lifetime(), err == nil, err
 }
 
 // get calls use with the record at key, which is only valid during the call. ok is

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -86,7 +87,7 @@ func TestReadsOfInvalidPaths(t *testing.T) {
 	write(t, s, create("/a", nil), create("/a/b", nil))
 	for _, path := range []string{"", "a", "//", "/a/", "/a//b", "/a\x00b", "\x00", "/\x00a", "/no"} {
 		node, _, err := s.Node(path)
-		_, ok, err2 := s.Stat(path)
+		_, _, ok, err2 := s.Stat(path)
 		count, _, err3 := s.Subtree(path)
 		if node != nil || ok || err != nil || err2 != nil || err3 != nil || count > 0 && path != "/a/" && path != "//" {
 			t.Errorf("%q: node %v, stat %v, %d below (%v %v %v)", path, node, ok, count, err, err2, err3)
@@ -247,5 +248,41 @@ func TestDiskErrorsStopTheWriter(t *testing.T) {
 	}
 	if err := s.Close(); !errors.Is(err, broken) {
 		t.Errorf("close after a failed flush: %v", err)
+	}
+}
+
+// Goal: Stat tells every kind and lifetime, from the cache and from the disk, and does
+// not read large data. Method: a znode of each kind, small ones and some whose large data
+// is taken away behind the store's back.
+func TestStatTellsKindAndLifetime(t *testing.T) {
+	s := mustOpen(t, vfs.NewMem(), store.Options{})
+	defer mustClose(t, s)
+	owner := write(t, s, &znode.OpenSession{TimeoutMs: 1000})[0].Result.Session.ID
+	for _, size := range []int{0, 100_000} {
+		for kind := znode.Persistent; kind <= znode.TTL; kind++ {
+			name, want := fmt.Sprintf("k%d-%d", kind, size), znode.Lifetime{Kind: kind}
+			if kind == znode.TTL {
+				want.TTLMs = znode.TTLMaxMs
+			}
+			op := create("/"+name, make([]byte, size))
+			op.Mode.Kind, op.TTLMs = kind, want.TTLMs
+			out := play(t, s, []entry{{znode.Stamp{Rules: znode.Rules{}}, &znode.Txn{Session: owner, Op: op}}}, 1)
+			if out[0].Result.Err != znode.OK {
+				t.Fatalf("create %s: %v", name, out[0].Result.Err)
+			}
+			for _, where := range []string{"cache", "disk"} {
+				stat, life, ok, err := s.Stat("/" + name)
+				if err != nil || !ok || life != want || int(stat.DataLength) != size {
+					t.Errorf("%s in the %s: %+v %+v %v (%v)", name, where, life, stat, ok, err)
+				}
+				if err := s.DB().Delete([]byte("d\x00"+name), pebble.NoSync); err != nil {
+					t.Fatal(err)
+				}
+				s.Evict()
+			}
+			if _, _, err := s.Node("/" + name); size > 0 && err == nil {
+				t.Errorf("%s: the large data was still there", name)
+			}
+		}
 	}
 }

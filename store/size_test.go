@@ -29,7 +29,7 @@ func TestC131ReopenWith100000Znodes(t *testing.T) {
 	if used := s.CacheBytes(); used != 0 {
 		t.Errorf("Open decoded znodes of %d bytes", used)
 	}
-	stat, ok, err := s.Stat("/wide")
+	stat, _, ok, err := s.Stat("/wide")
 	if err != nil || !ok || stat.NumChildren != 100_000 || s.Digest() != digest {
 		t.Errorf("stat is %+v %v (%v), digest %#x, was %#x", stat, ok, err, s.Digest(), digest)
 	}

@@ -175,7 +175,7 @@ func TestC007StatSurvivesRestart(t *testing.T) {
 	check := func() {
 		t.Helper()
 		s.Evict()
-		stat, _, err := s.Stat("/p")
+		stat, _, _, err := s.Stat("/p")
 		if err != nil || stat.Cversion != 4 || stat.NumChildren != 2 || stat.Version != 0 || stat.Pzxid != out[4].Result.Zxid {
 			t.Errorf("stat is %+v (%v)", stat, err)
 		}
