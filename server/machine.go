@@ -192,10 +192,13 @@ func (s *Server) answer(k *call, res *znode.Result) {
 	r := &wire.Reply{Xid: k.req.Xid, Op: k.req.Op, Zxid: s.published, Err: res.Err}
 	if k.reply != nil {
 		r.Err, r.Detail = k.reply.Err, k.reply.Detail
+		if r.Err == znode.Unimplemented {
+			r.Zxid = -1
+		}
 	} else if res.Err == znode.OK || res.Kind == znode.ResultMulti {
 		r.Body = res
 	}
-	var end *closeReason
+	end := k.end
 	if k.req.Op == wire.OpCloseSession && res.Err == znode.OK {
 		end = &closeReason{closeNormal, "session closed"}
 	}

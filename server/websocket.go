@@ -68,8 +68,9 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	// Only a client that is gone needs longer than the session for a first message.
 	nc.SetReadDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
 	if !s.enter(c) {
-		c.close(closeReason{closeRestart, "stopping"})
 		s.leave(r.RemoteAddr)
+		d.Close(closeReason{closeRestart, "stopping"}) // nobody else has it yet
+		d.Finish()
 		return
 	}
 	go c.serve()
