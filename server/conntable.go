@@ -117,12 +117,17 @@ func (s *Server) keepAlive(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			s.pingSilent()
 		}
-		silent := s.now() - int64(keepAliveAfter)
-		for _, c := range s.conns.all() {
-			if c.wroteAt.Load() < silent {
-				c.ping()
-			}
+	}
+}
+
+// pingSilent pings those that were silent for keepAliveAfter.
+func (s *Server) pingSilent() {
+	silent := s.now() - int64(keepAliveAfter)
+	for _, c := range s.conns.all() {
+		if c.wroteAt.Load() < silent {
+			c.ping()
 		}
 	}
 }
