@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-dev/tenure/store"
 	"github.com/tenure-dev/tenure/wire"
 	"github.com/tenure-dev/tenure/znode"
 )
@@ -208,5 +209,54 @@ func TestC037RefusedWriteUsesItsNumber(t *testing.T) {
 		if n := len(r.children("/w")); n != 2*(i+1) {
 			t.Errorf("%s: %d znodes, want %d", protocol, n, 2*(i+1))
 		}
+	}
+}
+
+// Goal: a numbered request that may not be sent at all is told so and ends its
+// connection as it would without a number. Method: an unknown operation and a failed
+// login, with and without a number.
+func TestC037RefusedForGoodCloses(t *testing.T) {
+	s := startServer(t, Config{})
+	for _, seq := range []int64{0, 1} {
+		r := openRaw(t, s)
+		r.xid++
+		r.sent[r.xid] = 99
+		r.write(rawInt(rawLong(rawLong(rawInt(rawInt(rawInt(nil, r.xid), int32(wire.OpWith)), 0), seq), 0), 99))
+		if reply := r.next(); reply.Err != znode.Unimplemented || reply.Zxid != -1 {
+			t.Errorf("seq %d: an unknown operation: %+v", seq, reply)
+		}
+		r.wantClosed("an unknown operation", closeBadRequest)
+
+		r = openRaw(t, s)
+		reply := r.call(wire.Request{Op: wire.OpAuth, Seq: seq, Body: &wire.Auth{Scheme: "token", Data: []byte("wrong")}})
+		if reply.Err != znode.AuthFailed {
+			t.Errorf("seq %d: a failed login: %+v", seq, reply)
+		}
+		r.wantClosed("a failed login", closePolicy)
+	}
+}
+
+// Goal: results that the client never acknowledges are bounded: then its connection is
+// closed, and it goes on once it acknowledges. Method: one write more than are kept.
+func TestC037KeptResultsAreBounded(t *testing.T) {
+	s := startServer(t, Config{})
+	r := openAs(t, s, subprotocolJute, 40*time.Second)
+	write := func(seq, acked int64) {
+		r.send(wire.Request{Op: wire.OpDelete, Seq: seq, Acked: acked, Body: &znode.Delete{Path: "/none", Version: -1}})
+	}
+	for sent, answered := int64(0), int64(0); answered < store.ResultsMax; answered++ {
+		for ; sent < min(store.ResultsMax, answered+1000); sent++ {
+			write(sent+1, 0)
+		}
+		if e := r.next().Err; e != znode.NoNode {
+			t.Fatalf("write %d: %v", answered+1, e)
+		}
+	}
+	write(store.ResultsMax+1, 0)
+	r.wantClosed("one write more", closeBadRequest)
+	r = resumeRaw(t, s, subprotocolJute, r.session)
+	write(store.ResultsMax+1, store.ResultsMax)
+	if e := r.next().Err; e != znode.NoNode || s.store.Counts().Results != 1 {
+		t.Errorf("behind the acknowledgement: %v, %d results kept", e, s.store.Counts().Results)
 	}
 }
