@@ -21,7 +21,7 @@ const (
 
 const (
 	// wsReadBuffer is what an idle connection keeps; gatherConn reads ahead when more comes.
-	wsReadBuffer = 1 << 10
+	wsReadBuffer = 256
 	closeWait    = time.Second
 )
 
