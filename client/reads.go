@@ -45,6 +45,20 @@ func (c *Client) Exists(ctx context.Context, path string, o ReadOptions) (znode.
 	return s.Stat, true, nil
 }
 
+// Stat returns a znode's Stat and what ends its life, which a Stat does not tell.
+func (c *Client) Stat(ctx context.Context, path string, o ReadOptions) (znode.Stat, znode.Lifetime, error) {
+	full, err := c.checkedPath("stat", path)
+	if err != nil {
+		return znode.Stat{}, znode.Lifetime{}, err
+	}
+	// A list of children says it of their parent. One child is the shortest list.
+	r, err := read[*wire.ListReply](ctx, c, "stat", path, wire.OpList, &wire.List{Path: full, Limit: 1}, o)
+	if err != nil {
+		return znode.Stat{}, znode.Lifetime{}, err
+	}
+	return r.Stat, r.Lifetime, nil
+}
+
 // Children returns the names of all children in ascending order, and the Stat of their
 // parent. What does not fit one reply is read in pages: each page is linearizable, the
 // whole is not, and the Stat is that of the first page, so that its Pzxid tells whether
@@ -65,7 +79,8 @@ func (c *Client) Children(ctx context.Context, path string, o ReadOptions) ([]st
 	return names, first.Stat, nil
 }
 
-// List returns one page of children in ascending order, with Stats if p asks for them.
+// List returns one page of children in ascending order, with Stats and Lifetimes if p
+// asks for them.
 // p.Path is ignored in favour of path.
 func (c *Client) List(ctx context.Context, path string, p wire.List, o ReadOptions) (wire.ListReply, error) {
 	full, err := c.checkedPath("list", path)

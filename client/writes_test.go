@@ -214,3 +214,34 @@ func TestOperations(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// Goal: Stat tells what a Stat record does not, below a chroot too, and that there is no
+// znode. Method: one of each kind, without and with children.
+func TestStatTellsLifetimes(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+		f.do(t, &znode.Create{Path: "/app", ACL: znode.OpenACL})
+		c := f.client(t, func(o *Options) { o.Endpoints = []string{"a:1/app"} })
+		for path, o := range map[string]CreateOptions{
+			"/p": {}, "/e": {Mode: znode.Mode{Kind: znode.Ephemeral}}, "/c": {Mode: znode.Mode{Kind: znode.Container}},
+			"/t": {Mode: znode.Mode{Kind: znode.TTL}, TTL: time.Hour},
+		} {
+			if _, _, err := c.Create(t.Context(), path, []byte("data"), o); err != nil {
+				t.Fatal(err)
+			}
+			children := int32(0)
+			if o.Mode.Kind != znode.Ephemeral {
+				children = 2
+				mustCreate(t, c, path+"/1", znode.Persistent)
+				mustCreate(t, c, path+"/2", znode.Persistent)
+			}
+			want := znode.Lifetime{Kind: o.Mode.Kind, TTLMs: o.TTL.Milliseconds()}
+			stat, life, err := c.Stat(t.Context(), path, ReadOptions{})
+			if err != nil || life != want || stat.DataLength != 4 || stat.NumChildren != children {
+				t.Errorf("%s: %+v %+v, %v; want %+v", path, stat, life, err, want)
+			}
+		}
+		if _, _, err := c.Stat(t.Context(), "/none", ReadOptions{}); !errors.Is(err, znode.NoNode) || !strings.Contains(err.Error(), "stat /none") {
+			t.Errorf("no znode: %v", err)
+		}
+	})
+}

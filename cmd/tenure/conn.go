@@ -51,16 +51,12 @@ func (c *conn) Get(ctx context.Context, path string) (data []byte, stat znode.St
 }
 
 // Stat fails with znode.NoNode if there is no node.
-func (c *conn) Stat(ctx context.Context, path string) (stat znode.Stat, err error) {
+func (c *conn) Stat(ctx context.Context, path string) (stat znode.Stat, life znode.Lifetime, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		var exists bool
-		stat, exists, err = c.client.Exists(ctx, path, c.read)
-		if err == nil && !exists {
-			err = &client.Error{Op: "stat", Path: path, Code: znode.NoNode}
-		}
+		stat, life, err = c.client.Stat(ctx, path, c.read)
 		return err
 	})
-	return stat, err
+	return stat, life, err
 }
 
 func (c *conn) List(ctx context.Context, path string, p wire.List) (reply wire.ListReply, err error) {

@@ -23,9 +23,15 @@ type record struct {
 	// Path is relative to the exported node, which itself is "/".
 	Path string `json:"path"`
 	dataFields
-	ACL  []znode.ACL `json:"acl,omitempty"`  // none = open to everybody
-	Mode string      `json:"mode,omitempty"` // container or ttl, none = persistent
-	TTL  string      `json:"ttl,omitempty"`
+	ACL        []znode.ACL `json:"acl,omitempty"` // none = open to everybody
+	modeFields             // none = persistent
+}
+
+// listedNode is a node to export, as a list or a Stat has shown it.
+type listedNode struct {
+	path  string
+	czxid int64
+	life  znode.Lifetime
 }
 
 // exporter writes a subtree as records, a parent before its children. It is used by
@@ -44,6 +50,7 @@ type exportableTree interface {
 	lister
 	Get(ctx context.Context, path string) ([]byte, znode.Stat, error)
 	GetACL(ctx context.Context, path string) ([]znode.ACL, znode.Stat, error)
+	Stat(ctx context.Context, path string) (znode.Stat, znode.Lifetime, error)
 }
 
 func newExportCommand(a *app) *cobra.Command {
@@ -57,10 +64,10 @@ with --document as one JSON array:
   {"path":"/a/b","data":"text","acl":[{"perms":1,"scheme":"world","id":"anyone"}]}
 
 "path" is relative to PATH, which itself is "/". Data that is not text is "base64"; null
-data has neither. An access list that is open to everybody is left out. Ephemeral nodes
-are skipped, and counted on standard error; /zookeeper, the server's own, is skipped.
-The server does not tell a container or TTL node from a persistent one: they become
-persistent, unless "mode" (and "ttl":"5m") is added by hand.
+data has neither. An access list that is open to everybody is left out. A container has
+"mode":"container", a TTL node "mode":"ttl" and "ttl":"5m0s"; its time starts anew with
+an import. Ephemeral nodes are skipped, and counted on standard error; /zookeeper, the
+server's own, is skipped.
 
 Nodes are read one after the other: what changes meanwhile is exported as it was or as
 it is. For one consistent state use 'tenure snapshot save'. If it fails the exit code is
@@ -87,10 +94,7 @@ func (e *exporter) run(ctx context.Context) error {
 	if e.document {
 		e.app.out.WriteString("[")
 	}
-	_, err := e.write(ctx, []string{e.root}, true)
-	if err == nil {
-		err = e.below(ctx, e.root)
-	}
+	err := e.all(ctx)
 	if err == nil && e.document {
 		_, err = e.app.out.WriteString("\n]\n")
 	}
@@ -107,13 +111,26 @@ func (e *exporter) run(ctx context.Context) error {
 	return nil
 }
 
+// all exports the root and what is below it.
+func (e *exporter) all(ctx context.Context) error {
+	stat, life, err := e.tree.Stat(ctx, e.root)
+	if err != nil {
+		return err
+	}
+	if _, err := e.write(ctx, []listedNode{{e.root, stat.Czxid, life}}, true); err != nil {
+		return err
+	}
+	return e.below(ctx, e.root)
+}
+
 // below exports what is below path: all its children, then what is below each.
 func (e *exporter) below(ctx context.Context, path string) error {
-	var batch, parents []string
+	var batch []listedNode
+	var parents []string
 	batchBytes := 0
 	flush := func() error {
 		gone, err := e.write(ctx, batch, false)
-		for _, p := range gone { // what is below a node that vanished did, too
+		for _, p := range gone { // what was below a node that vanished did, too
 			parents = without(parents, p)
 		}
 		batch, batchBytes = batch[:0], 0
@@ -129,7 +146,7 @@ func (e *exporter) below(ctx context.Context, path string) error {
 		if e.root == "/" && path == "/" && c.name == "zookeeper" {
 			continue // the server's own
 		}
-		if c.stat.EphemeralOwner != 0 {
+		if c.life.Kind == znode.Ephemeral {
 			e.ephemerals++
 			continue
 		}
@@ -139,7 +156,7 @@ func (e *exporter) below(ctx context.Context, path string) error {
 			}
 		}
 		child := znode.Join(path, c.name)
-		batch = append(batch, child)
+		batch = append(batch, listedNode{child, c.stat.Czxid, c.life})
 		batchBytes += int(c.stat.DataLength)
 		if c.stat.NumChildren > 0 {
 			parents = append(parents, child)
@@ -156,15 +173,15 @@ func (e *exporter) below(ctx context.Context, path string) error {
 	return nil
 }
 
-// write reads paths all at once and writes their records in the same order. It returns
-// those that are gone, which is an error only for the root.
-func (e *exporter) write(ctx context.Context, paths []string, isRoot bool) (gone []string, err error) {
-	records := make([]*record, len(paths))
+// write reads nodes all at once and writes their records in the same order. It returns
+// the paths of those that are gone, which is an error only for the root, or ephemeral.
+func (e *exporter) write(ctx context.Context, nodes []listedNode, isRoot bool) (gone []string, err error) {
+	records := make([]*record, len(nodes))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(exportParallel)
-	for i, path := range paths {
+	for i, node := range nodes {
 		group.Go(func() error {
-			r, err := e.read(groupCtx, path)
+			r, err := e.read(groupCtx, node)
 			if errors.Is(err, znode.NoNode) && !isRoot {
 				return nil
 			}
@@ -177,7 +194,12 @@ func (e *exporter) write(ctx context.Context, paths []string, isRoot bool) (gone
 	}
 	for i, r := range records {
 		if r == nil {
-			gone = append(gone, paths[i])
+			gone = append(gone, nodes[i].path)
+			continue
+		}
+		if r.Mode == modeNames[znode.Ephemeral] { // the root, or it became one after it was listed
+			e.ephemerals++
+			gone = append(gone, nodes[i].path)
 			continue
 		}
 		if err := e.writeRecord(r); err != nil {
@@ -188,20 +210,34 @@ func (e *exporter) write(ctx context.Context, paths []string, isRoot bool) (gone
 }
 
 // read makes the record of one node.
-func (e *exporter) read(ctx context.Context, path string) (*record, error) {
-	data, _, err := e.tree.Get(ctx, path)
-	if err != nil {
-		return nil, err
+func (e *exporter) read(ctx context.Context, n listedNode) (*record, error) {
+	for {
+		data, dataStat, err := e.tree.Get(ctx, n.path)
+		if err != nil {
+			return nil, err
+		}
+		acl, aclStat, err := e.tree.GetACL(ctx, n.path)
+		if err != nil {
+			return nil, err
+		}
+		if dataStat.Czxid != n.czxid || aclStat.Czxid != n.czxid {
+			// Deleted and created again meanwhile: these are parts of two nodes.
+			stat, life, err := e.tree.Stat(ctx, n.path)
+			if err != nil {
+				return nil, err
+			}
+			n.czxid, n.life = stat.Czxid, life
+			continue
+		}
+		r := &record{Path: relativePath(e.root, n.path), dataFields: dataFieldsOf(data)}
+		if len(acl) != 1 || acl[0] != znode.OpenACL[0] {
+			r.ACL = acl
+		}
+		if n.life.Kind != znode.Persistent {
+			r.modeFields = modeFieldsOf(n.life)
+		}
+		return r, nil
 	}
-	acl, _, err := e.tree.GetACL(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	r := &record{Path: relativePath(e.root, path), dataFields: dataFieldsOf(data)}
-	if len(acl) != 1 || acl[0] != znode.OpenACL[0] {
-		r.ACL = acl
-	}
-	return r, nil
 }
 
 func (e *exporter) writeRecord(r *record) error {

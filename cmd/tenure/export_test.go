@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,7 +35,7 @@ func importInto(t *testing.T, f *fakeTree, root, text string, overwrite, dryRun 
 	return i, conflicts, err
 }
 
-// mixedTree has every kind of data and access list that an export keeps.
+// mixedTree has every kind of node, data and access list that an export keeps.
 func mixedTree(t *testing.T) *fakeTree {
 	f := newFakeTree(t)
 	f.create("/a", "text <&> 中文")
@@ -42,6 +43,10 @@ func mixedTree(t *testing.T) *fakeTree {
 	f.apply(&znode.Create{Path: "/a/null", ACL: znode.OpenACL})
 	f.create("/a/binary", "\x00\xff")
 	f.apply(&znode.Create{Path: "/a/closed", ACL: []znode.ACL{{Perms: znode.PermRead, Scheme: "ip", ID: "10.0.0.0/8"}}})
+	f.apply(&znode.Create{Path: "/a/container", ACL: znode.OpenACL, Mode: znode.Mode{Kind: znode.Container}})
+	f.create("/a/container/child", "")
+	f.apply(&znode.Create{Path: "/a/ttl", Data: []byte("t"), ACL: znode.OpenACL, Mode: znode.Mode{Kind: znode.TTL}, TTLMs: 90_001})
+	f.apply(&znode.Create{Path: "/a/container/longest", ACL: znode.OpenACL, Mode: znode.Mode{Kind: znode.TTL}, TTLMs: znode.TTLMaxMs})
 	for i := range 150 { // more than are read at once
 		f.create(fmt.Sprintf("/a/empty/%03d", i), strings.Repeat("x", i))
 	}
@@ -50,23 +55,32 @@ func mixedTree(t *testing.T) *fakeTree {
 }
 
 // Goal: an export and its import give the same subtree elsewhere, in both forms, null
-// and empty data told apart. Method: export, import at another path, export again.
+// and empty data and all kinds of nodes told apart. Method: export, import at another
+// path, export again, and compare the kinds.
 func TestC005ExportAndImportKeepEverything(t *testing.T) {
 	for _, document := range []bool{false, true} {
 		f := mixedTree(t)
 		text, notes := exportOf(t, f, "/a", document)
-		if !strings.Contains(notes, "exported 156 nodes") {
+		if !strings.Contains(notes, "exported 160 nodes") {
 			t.Errorf("standard error: %q", notes)
 		}
 		if document && !json.Valid([]byte(text)) {
 			t.Errorf("not one JSON document: %q", text)
 		}
 		i, conflicts, err := importInto(t, f, "/copy", text, false, false)
-		if err != nil || i.created != 156 || len(conflicts) > 0 {
-			t.Fatalf("created %d, conflicts %q, %v; want 156", i.created, conflicts, err)
+		if err != nil || i.created != 160 || len(conflicts) > 0 {
+			t.Fatalf("created %d, conflicts %q, %v; want 160", i.created, conflicts, err)
 		}
 		if again, _ := exportOf(t, f, "/copy", document); again != text {
 			t.Errorf("the copy is exported as\n%s\nwant\n%s", again, text)
+		}
+		for path, want := range map[string]znode.Lifetime{
+			"/copy": {}, "/copy/container": {Kind: znode.Container}, "/copy/ttl": {Kind: znode.TTL, TTLMs: 90_001},
+			"/copy/container/longest": {Kind: znode.TTL, TTLMs: znode.TTLMaxMs}, "/copy/container/child": {},
+		} {
+			if got := f.tree.Node(path).Lifetime(); got != want {
+				t.Errorf("%s is %+v, want %+v", path, got, want)
+			}
 		}
 		if f.opsMax > importOpsMax {
 			t.Errorf("a transaction of %d operations, the bound is %d", f.opsMax, importOpsMax)
@@ -92,6 +106,44 @@ func TestExportSkipsEphemeralsAndTheServersOwn(t *testing.T) {
 	}
 	if !strings.Contains(notes, "exported 2 nodes, skipped 1 ephemeral") {
 		t.Errorf("standard error: %q", notes)
+	}
+	if text, notes = exportOf(t, f, "/e", true); text != "[\n]\n" || !strings.Contains(notes, "exported 0 nodes, skipped 1 ephemeral") {
+		t.Errorf("an ephemeral node itself: %q, %q", text, notes)
+	}
+}
+
+// recreatingTree deletes the nodes in become before they are first read, and creates
+// them again as what stands there.
+type recreatingTree struct {
+	*fakeTree
+	become map[string]*znode.Create
+}
+
+func (r *recreatingTree) GetACL(ctx context.Context, path string) ([]znode.ACL, znode.Stat, error) {
+	if op := r.become[path]; op != nil {
+		delete(r.become, path)
+		r.apply(&znode.Delete{Path: path, Version: -1})
+		r.apply(op)
+	}
+	return r.fakeTree.GetACL(ctx, path)
+}
+
+// Goal: a record is never made of two nodes that had one path after the other. Method: a
+// node becomes a container of other data and list between two requests of the export.
+func TestExportDoesNotMixNodes(t *testing.T) {
+	f := newFakeTree(t)
+	f.create("/n", "")
+	f.create("/n/x", "old")
+	r := &recreatingTree{f, map[string]*znode.Create{"/n/x": {Path: "/n/x", Data: []byte("new"), Mode: znode.Mode{Kind: znode.Container},
+		ACL: []znode.ACL{{Perms: znode.PermRead, Scheme: "ip", ID: "10.0.0.0/8"}}}}}
+	a, stdout, _ := testApp(outputTable)
+	e := exporter{app: a, tree: r, root: "/n/x"}
+	if err := e.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"path":"/","data":"new","acl":[{"perms":1,"scheme":"ip","id":"10.0.0.0/8"}],"mode":"container"}` + "\n"
+	if stdout.String() != want {
+		t.Errorf("exported %q, want %q", stdout, want)
 	}
 }
 

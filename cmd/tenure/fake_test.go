@@ -59,7 +59,7 @@ func (f *fakeTree) List(_ context.Context, path string, p wire.List) (wire.ListR
 	if f.denied[path] {
 		return wire.ListReply{}, f.fail("list", path, znode.NoAuth)
 	}
-	reply := wire.ListReply{Stat: znode.StatOf(node, f.tree.Children(path))}
+	reply := wire.ListReply{Stat: znode.StatOf(node, f.tree.Children(path)), Lifetime: node.Lifetime()}
 	limit := int(p.Limit)
 	if f.pageMax > 0 && (limit == 0 || limit > f.pageMax) {
 		limit = f.pageMax
@@ -76,6 +76,7 @@ func (f *fakeTree) List(_ context.Context, path string, p wire.List) (wire.ListR
 		if p.Stats {
 			child := znode.Join(path, name)
 			reply.Stats = append(reply.Stats, znode.StatOf(f.tree.Node(child), f.tree.Children(child)))
+			reply.Lifetimes = append(reply.Lifetimes, f.tree.Node(child).Lifetime())
 		}
 	}
 	return reply, nil
@@ -102,6 +103,14 @@ func (f *fakeTree) Get(_ context.Context, path string) ([]byte, znode.Stat, erro
 		return nil, znode.Stat{}, f.fail("get", path, znode.NoNode)
 	}
 	return node.Data, znode.StatOf(node, f.tree.Children(path)), nil
+}
+
+func (f *fakeTree) Stat(_ context.Context, path string) (znode.Stat, znode.Lifetime, error) {
+	node := f.tree.Node(path)
+	if node == nil {
+		return znode.Stat{}, znode.Lifetime{}, f.fail("stat", path, znode.NoNode)
+	}
+	return znode.StatOf(node, f.tree.Children(path)), node.Lifetime(), nil
 }
 
 func (f *fakeTree) GetACL(_ context.Context, path string) ([]znode.ACL, znode.Stat, error) {

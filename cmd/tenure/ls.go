@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/session"
-	"github.com/tenure-dev/tenure/znode"
 )
 
 // listCommand is one run of "ls".
@@ -37,14 +36,14 @@ standard error, the rest is listed, and the exit code is 6.`,
 			return a.withConn(cmd.Context(), func(ctx context.Context, c *conn) error { return l.run(ctx, c, path) })
 		},
 	}
-	cmd.Flags().BoolVarP(&l.long, "long", "l", false, "with the Stat of each child")
+	cmd.Flags().BoolVarP(&l.long, "long", "l", false, "with the mode and the Stat of each child")
 	cmd.Flags().BoolVarP(&l.recursive, "recursive", "R", false, "all descendants, as whole paths")
 	return cmd
 }
 
 func (l *listCommand) run(ctx context.Context, c *conn, path string) error {
 	if l.long && l.app.output != outputJSON {
-		fmt.Fprintf(l.app.out, longFormat, "VERSION", "CVERS", "AVERS", "CHILDREN", "BYTES", "OWNER", "MZXID", "MODIFIED", "NAME")
+		fmt.Fprintf(l.app.out, longFormat, "MODE", "VERSION", "CVERS", "AVERS", "CHILDREN", "BYTES", "OWNER", "MZXID", "MODIFIED", "NAME")
 	}
 	if l.recursive {
 		w := walker{lister: c, denied: l.denied, visit: func(path string, c child, _ int) error { return l.print(path, c) }}
@@ -70,7 +69,7 @@ func (l *listCommand) denied(_ string, err error) {
 	l.failed = fmt.Errorf("the list is not complete: %w", err)
 }
 
-const longFormat = "%11s %6s %6s %9s %8s %-18s %-18s %-24s %s\n"
+const longFormat = "%-14s %11s %6s %6s %9s %8s %-18s %-18s %-24s %s\n"
 
 // print writes one line; name is a name or a whole path.
 func (l *listCommand) print(name string, c child) error {
@@ -81,26 +80,28 @@ func (l *listCommand) print(name string, c child) error {
 			Name string      `json:"name,omitempty"`
 			Path string      `json:"path,omitempty"`
 			Stat *statFields `json:"stat,omitempty"`
+			modeFields
 		}{Name: name}
 		if l.recursive {
 			line.Name, line.Path = "", name
 		}
 		if l.long {
 			f := statFieldsOf(c.stat)
-			line.Stat = &f
+			line.Stat, line.modeFields = &f, modeFieldsOf(c.life)
 		}
 		err = l.app.printJSON(line)
 	case l.long:
-		err = l.printLong(name, c.stat)
+		err = l.printLong(name, c)
 	default:
 		_, err = fmt.Fprintln(l.app.out, l.app.text(name))
 	}
 	return err
 }
 
-func (l *listCommand) printLong(name string, s znode.Stat) error {
-	_, err := fmt.Fprintf(l.app.out, "%11d %6d %6d %9d %8d %-18s %-18s %-24s %s\n",
-		s.Version, s.Cversion, s.Aversion, s.NumChildren, s.DataLength, ownerText(s.EphemeralOwner),
+func (l *listCommand) printLong(name string, c child) error {
+	s := c.stat
+	_, err := fmt.Fprintf(l.app.out, "%-14s %11d %6d %6d %9d %8d %-18s %-18s %-24s %s\n",
+		modeText(c.life), s.Version, s.Cversion, s.Aversion, s.NumChildren, s.DataLength, ownerText(s.EphemeralOwner),
 		formatZxid(s.Mzxid), formatTime(s.Mtime), l.app.text(name))
 	return err
 }

@@ -58,7 +58,7 @@ func (r *removeCommand) run(ctx context.Context, c *conn, path string) error {
 		if below, err = c.CountDescendants(ctx, path); err != nil {
 			return err
 		}
-	} else if _, err := c.Stat(ctx, path); err != nil {
+	} else if _, _, err := c.Stat(ctx, path); err != nil {
 		return err
 	}
 	if r.dryRun {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +12,7 @@ import (
 func newStatCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "stat PATH",
-		Short:             "Print the Stat of a node",
+		Short:             "Print the Stat and the mode of a node",
 		Args:              args("PATH", 1, 1),
 		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -20,11 +21,11 @@ func newStatCommand(a *app) *cobra.Command {
 				return err
 			}
 			return a.withConn(cmd.Context(), func(ctx context.Context, c *conn) error {
-				stat, err := c.Stat(ctx, path)
+				stat, life, err := c.Stat(ctx, path)
 				if err != nil {
 					return err
 				}
-				return a.printStat(path, stat)
+				return a.printStat(path, stat, life)
 			})
 		},
 	}
@@ -36,10 +37,17 @@ type pathStat struct {
 	Stat statFields `json:"stat"`
 }
 
-// printStat prints the Stat of path.
-func (a *app) printStat(path string, s znode.Stat) error {
+// printStat prints the Stat and the mode of path.
+func (a *app) printStat(path string, s znode.Stat, l znode.Lifetime) error {
 	if a.output == outputJSON {
-		return a.printJSON(pathStat{path, statFieldsOf(s)})
+		return a.printJSON(struct {
+			pathStat
+			modeFields
+		}{pathStat{path, statFieldsOf(s)}, modeFieldsOf(l)})
 	}
-	return writeStat(a.out, s)
+	if err := writeStat(a.out, s); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "mode            %s\n", modeText(l))
+	return err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/znode"
 )
 
 // treeCommand is one run of "tree".
@@ -21,9 +23,9 @@ func newTreeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tree [PATH]",
 		Short: "Draw a subtree",
-		Long: `Draw the subtree at PATH (default /). Ephemeral nodes are marked with *. A subtree
-that may not be read is named on standard error, the rest is drawn, and the exit code
-is 6.`,
+		Long: `Draw the subtree at PATH (default /). Ephemeral nodes are marked with *, container
+and TTL nodes with their mode. A subtree that may not be read is named on standard
+error, the rest is drawn, and the exit code is 6.`,
 		Args:              args("at most one PATH", 0, 1),
 		ValidArgsFunction: a.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,7 +70,8 @@ func (t *treeCommand) print(path string, c child, depth int) error {
 			Path  string     `json:"path"`
 			Depth int        `json:"depth"`
 			Stat  statFields `json:"stat"`
-		}{path, depth, statFieldsOf(c.stat)})
+			modeFields
+		}{path, depth, statFieldsOf(c.stat), modeFieldsOf(c.life)})
 	}
 	t.indent = t.indent[:depth-1]
 	for _, piece := range t.indent {
@@ -81,10 +84,17 @@ func (t *treeCommand) print(path string, c child, depth int) error {
 		branch, below = "└── ", "    "
 	}
 	t.indent = append(t.indent, below)
-	mark := ""
-	if c.stat.EphemeralOwner != 0 {
-		mark = " *"
-	}
-	_, err := fmt.Fprintf(t.app.out, "%s%s%s\n", branch, t.app.text(c.name), mark)
+	_, err := fmt.Fprintf(t.app.out, "%s%s%s\n", branch, t.app.text(c.name), treeMark(c.life))
 	return err
+}
+
+// treeMark is what stands behind the name of a node that is not persistent.
+func treeMark(l znode.Lifetime) string {
+	switch l.Kind {
+	case znode.Persistent:
+		return ""
+	case znode.Ephemeral:
+		return " *"
+	}
+	return " (" + modeText(l) + ")"
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tenure-dev/tenure/znode"
 )
@@ -240,26 +239,4 @@ func parseTxnJSON(text string) (znode.Op, error) {
 		return op, err
 	}
 	return nil, fmt.Errorf("op %q: want check, create, set or delete", f.Op)
-}
-
-// parseKind reads the name of a kind of node and, for "ttl", its lifetime.
-func parseKind(mode, ttl string) (znode.Kind, int64, error) {
-	if ttl != "" && mode != "ttl" {
-		return 0, 0, fmt.Errorf(`"ttl" %q: is only for "mode":"ttl"`, ttl)
-	}
-	switch mode {
-	case "", "persistent":
-		return znode.Persistent, 0, nil
-	case "ephemeral":
-		return znode.Ephemeral, 0, nil
-	case "container":
-		return znode.Container, 0, nil
-	case "ttl":
-		d, err := time.ParseDuration(ttl)
-		if err != nil || d < time.Millisecond {
-			return 0, 0, fmt.Errorf(`"ttl" %q: want a duration of 1ms or more, as "5m"`, ttl)
-		}
-		return znode.TTL, d.Milliseconds(), nil
-	}
-	return 0, 0, fmt.Errorf(`"mode" %q: want persistent, ephemeral, container or ttl`, mode)
 }

@@ -19,12 +19,13 @@ type lister interface {
 type child struct {
 	name string
 	stat znode.Stat
+	life znode.Lifetime
 	last bool // of its parent
 }
 
 // children yields the children of path in ascending order, page by page, so that
 // any number of them needs the memory of one page. Children that come or go between
-// two pages may or may not be seen. stats asks for their Stats.
+// two pages may or may not be seen. stats asks for their Stats and Lifetimes.
 func children(ctx context.Context, l lister, path string, stats bool) iter.Seq2[child, error] {
 	return func(yield func(child, error) bool) {
 		after := ""
@@ -36,8 +37,8 @@ func children(ctx context.Context, l lister, path string, stats bool) iter.Seq2[
 			}
 			for i, name := range page.Names {
 				c := child{name: name, last: !page.More && i == len(page.Names)-1}
-				if stats && i < len(page.Stats) {
-					c.stat = page.Stats[i]
+				if stats && i < len(page.Stats) && i < len(page.Lifetimes) {
+					c.stat, c.life = page.Stats[i], page.Lifetimes[i]
 				}
 				if !yield(c, nil) {
 					return
