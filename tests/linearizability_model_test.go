@@ -37,12 +37,6 @@ type treeInput struct {
 	version int32
 }
 
-// writes reports whether the operation changes the tree, so that its outcome matters
-// even if nobody saw it.
-func (in treeInput) writes() bool {
-	return in.op == treeSet || in.op == treeCreate || in.op == treeDelete
-}
-
 // treeOutput is the answer; with unknown there was none.
 type treeOutput struct {
 	code    znode.Error
