@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -220,11 +221,12 @@ func writeReport(name string, write func(io.Writer) error) error {
 
 // targetName says what is measured.
 func (a *app) targetName(ctx context.Context, servers []endpoint) string {
-	text, err := a.shortAnswer(ctx, servers[0], "/version")
-	if err != nil {
-		return "tenure at " + where(servers)
+	name := "tenure at " + where(servers)
+	var build struct{ Version, Go string }
+	if text, err := a.shortAnswer(ctx, servers[0], "/version"); err == nil && json.Unmarshal([]byte(text), &build) == nil {
+		name += ", version " + oneLine(build.Version) + ", " + oneLine(build.Go)
 	}
-	return fmt.Sprintf("tenure at %s, %s", where(servers), oneLine(text))
+	return name
 }
 
 // serverUsage reads what a server's process has used from its metrics.
