@@ -243,13 +243,13 @@ func (c *conn) gone() {
 		}
 	}
 	c.mu.Unlock()
-	c.door.Finish()
 	c.srv.state.RLock()
 	if l := c.live.Swap(nil); l != nil {
 		l.conn.CompareAndSwap(c, nil)
 	}
 	c.srv.state.RUnlock()
 	c.srv.watches.drop(c)
+	c.door.Finish() // may take a moment
 	c.mu.Lock()
 	for c.mu.queue.len() > c.mu.inFlight {
 		c.srv.outstanding.release(c.mu.queue.popLast().size())
