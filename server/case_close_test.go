@@ -199,7 +199,7 @@ func TestOrderlyStop(t *testing.T) {
 			create(list[i], seq)
 		}
 	}
-	again := restart(t, s)
+	again := restartInOrder(t, s)
 	for i, r := range list {
 		code, before := r.closed()
 		if code != closeRestart {

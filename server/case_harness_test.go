@@ -220,8 +220,18 @@ func each(n, width int, f func(i int)) {
 	wg.Wait()
 }
 
-// restart stops the server and opens another on the same directory.
+// restart stops the server and opens another on the same directory. It cuts the
+// connections first: an orderly stop gives those that don't listen a second.
 func restart(t *testing.T, s *Server) *Server {
+	t.Helper()
+	for _, c := range s.conns.all() {
+		c.door.Abort()
+	}
+	return restartInOrder(t, s)
+}
+
+// restartInOrder is restart with clients that are told to come back.
+func restartInOrder(t *testing.T, s *Server) *Server {
 	t.Helper()
 	stopServer(t, s)
 	cfg := s.cfg

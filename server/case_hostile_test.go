@@ -113,14 +113,15 @@ func TestC067SlowTLSHandshake(t *testing.T) {
 	cert, key := newAuthority(t).issue(t, t.TempDir(), 1, pkix.Name{}, "tenure.test")
 	s := startServer(t, Config{HandshakeTimeout: time.Second, TLS: TLSConfig{CertFile: cert, KeyFile: key}})
 	hello := clientHello(t)
-	for _, first := range [][]byte{{}, hello[:len(hello)/2], hello, []byte("GET / HTTP/1.1\r\n"), {0x7f, 0xff, 0xff, 0xff}} {
-		c := dialTCP(t, s)
+	begin := [][]byte{{}, hello[:len(hello)/2], hello, []byte("GET / HTTP/1.1\r\n"), {0x7f, 0xff, 0xff, 0xff}}
+	each(len(begin), len(begin), func(i int) {
+		c, first := dialTCP(t, s), begin[i]
 		c.Write(first)
 		c.SetReadDeadline(time.Now().Add(15 * time.Second))
 		if _, err := io.Copy(io.Discard, c); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a connection that began with %d bytes is still open", len(first))
 		}
-	}
+	})
 }
 
 // Goal: lengths inside a message that promise more than there is cost nothing but an

@@ -144,14 +144,13 @@ func TestC057ExpandingMulti(t *testing.T) {
 	}
 	r.must("/m", "", persistent)
 	m := &znode.Multi{}
-	for i := 0; ; i++ {
-		op := &znode.Create{Path: fmt.Sprintf("/m/%d", i), Mode: sequential, WantStat: true, ACL: []znode.ACL{{Perms: 31, Scheme: "auth"}}}
-		m.Ops = append(m.Ops, op)
-		q := wire.Request{Op: wire.OpMulti, Body: m}
-		if len(r.codec.AppendRequest(nil, &q)) > limit {
-			m.Ops = m.Ops[:i]
-			break
-		}
+	size := func() int { return len(r.codec.AppendRequest(nil, &wire.Request{Op: wire.OpMulti, Body: m})) }
+	create := &znode.Create{Path: "/m/n-", Mode: sequential, WantStat: true, ACL: []znode.ACL{{Perms: 31, Scheme: "auth"}}}
+	empty := size()
+	m.Ops = []znode.Op{create}
+	m.Ops = slices.Repeat(m.Ops, (limit-empty)/(size()-empty))
+	if room := limit - size(); room < 0 || room > 100 {
+		t.Fatalf("%d bytes of room", room)
 	}
 	res := r.multi(m.Ops...)
 	t.Logf("%d creates: %v", len(m.Ops), res.Err)

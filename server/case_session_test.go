@@ -73,7 +73,7 @@ func TestC023AnyTrafficIsALifeSign(t *testing.T) {
 	}
 	tick := time.NewTicker(timeout / 6)
 	defer tick.Stop()
-	for range 18 { // three timeouts
+	for range 12 { // two timeouts
 		<-tick.C
 		for i, c := range clients {
 			if e := c.call(talk[i/2]).Err; e != znode.OK && e != znode.NoNode {

@@ -114,7 +114,7 @@ func TestC155CatchingUpHoldsUpNobody(t *testing.T) {
 	r.connect(wire.ConnectRequest{TimeoutMs: 40_000})
 	r.send(wire.Request{Op: wire.OpRewatch, Body: &wire.SetWatches{RelZxid: since, Recursive: []string{"/b"}}})
 	worst := time.Duration(0)
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(1500 * time.Millisecond); time.Now().Before(deadline); {
 		began := time.Now()
 		if e := w.set("/b", "x"); e != znode.OK {
 			t.Fatal(e)

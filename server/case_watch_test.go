@@ -120,7 +120,7 @@ func TestC043TrimmedWhileCatchingUp(t *testing.T) {
 	w := openRaw(t, s)
 	w.must("/t", "", persistent)
 	readers := []*rawClient{openRaw(t, s), openRaw(t, s), openRaw(t, s)}
-	for deadline := time.Now().Add(1500 * time.Millisecond); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(800 * time.Millisecond); time.Now().Before(deadline); {
 		for range 200 {
 			w.send(wire.Request{Op: wire.OpSetData, Body: &znode.SetData{Path: "/t", Version: -1}})
 		}
@@ -212,7 +212,7 @@ func TestC049EventBeforeState(t *testing.T) {
 	w := openRaw(t, s)
 	w.must("/o", "", persistent)
 	a := []*rawClient{openAs(t, s, subprotocolJute, 0), openAs(t, s, subprotocolJSON, 0)}
-	rounds, deadline := 0, time.Now().Add(3*time.Second)
+	rounds, deadline := 0, time.Now().Add(2*time.Second)
 	for ; rounds < 10_000 && time.Now().Before(deadline); rounds++ {
 		r := a[rounds%2]
 		get := func(watch bool) {
@@ -283,9 +283,11 @@ func TestC051NoWatchLeft(t *testing.T) {
 			switch i % 3 {
 			case 0:
 				r.send(wire.Request{Op: wire.OpCloseSession})
+				r.wantClosed("close", closeNormal)
 			case 1:
 				admin.sendKill(r.session.Session)
 				admin.next()
+				r.wantClosed("kill", closeSessionOver)
 			case 2:
 				r.drop()
 			}
