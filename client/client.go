@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -63,9 +64,13 @@ type Stats struct {
 	Requests int64 // calls made
 }
 
-// Connect opens a session. It fails when ctx ends first, or at once if an identity of
-// Options.Auth is refused; the error then wraps the last cause and names the address
-// tried. ctx does not bound the life of the client.
+// Connect opens a session. It tries until ctx ends; the error then wraps the last cause
+// and names the address tried. It fails at once if an identity of Options.Auth is
+// refused, and as soon as every endpoint has proved to be a mistake that no waiting heals:
+// TLS to a plain port or the reverse, a certificate that is not to be trusted or of
+// another name, a port that is no HTTP server or not Tenure's. The error then names each
+// endpoint with its cause. ctx does not bound the life of the client. Once there was a
+// session such mistakes are as transient as all else: the client tries on.
 func Connect(ctx context.Context, o Options) (*Client, error) {
 	o, eps, err := o.withDefaults()
 	if err != nil {
@@ -91,7 +96,7 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 	}
 	c.mu.Lock()
 	why := []error{err}
-	if c.lastErr != nil && c.lastErr != err {
+	if c.lastErr != nil && !errors.Is(err, c.lastErr) {
 		why = append(why, c.lastErr)
 	}
 	c.mu.Unlock()

@@ -40,6 +40,7 @@ func (c *Client) run(ctx context.Context) {
 	defer close(c.stopped)
 	var b backoff
 	var logged time.Time
+	wrong := mistakes{}
 	for i := 0; ; i++ {
 		s := c.session.Load()
 		if s.State() == Over { // only while closing: there is no successor
@@ -55,6 +56,9 @@ func (c *Client) run(ctx context.Context) {
 		err := c.attempt(ctx, s, ep, &b)
 		if ctx.Err() != nil {
 			break
+		}
+		if why := wrong.note(ep, err, c.endpoints); why != nil {
+			c.reportOpened(why) // which only Connect is told
 		}
 		if time.Since(logged) >= logEvery || b.failures == 0 {
 			logged = time.Now()

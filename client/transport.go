@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -32,11 +31,17 @@ type transport struct {
 	// up; 0 during the handshakes, which have a deadline of their own and do not gather.
 	silence time.Duration
 	out     []byte
+	// greeting is the first byte that came, 0 while none has.
+	greeting byte
 }
 
 func (t *transport) Read(p []byte) (int, error) {
 	if t.silence == 0 {
-		return t.Conn.Read(p)
+		n, err := t.Conn.Read(p)
+		if n > 0 && t.greeting == 0 {
+			t.greeting = p[0]
+		}
+		return n, err
 	}
 	if err := t.Conn.SetReadDeadline(time.Now().Add(t.silence)); err != nil {
 		return 0, err
@@ -105,7 +110,7 @@ func (c *Client) handshake(ctx context.Context, s *Session, ep endpoint) (*conn,
 	}
 	cn := newConn(c, s, ws, t, ep)
 	if got := ws.Subprotocol(); got != subprotocol {
-		return cn, fmt.Errorf("the server chose subprotocol %q, not %q", got, subprotocol)
+		return cn, fmt.Errorf("%w: it chose %q", errSubprotocol, got)
 	}
 	defer closeAfter(ctx, t)()
 	req := c.connectRequest(s)
@@ -167,8 +172,10 @@ func (c *Client) dialWebsocket(ctx context.Context, t *transport, url string) (*
 	}
 	ws, resp, err := dialer.DialContext(ctx, url, nil)
 	if errors.Is(err, websocket.ErrBadHandshake) && resp != nil {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
-		return nil, fmt.Errorf("%w: HTTP status %s: %s", err, resp.Status, strings.TrimSpace(string(body)))
+		return nil, newStatusError(resp, err)
+	}
+	if err != nil && t.Conn != nil && ctx.Err() == nil {
+		err = judgeGreeting(err, t.greeting, strings.HasPrefix(url, "wss:"))
 	}
 	return ws, err
 }

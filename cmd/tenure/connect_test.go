@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/client"
 )
@@ -102,17 +103,28 @@ func TestC149DeadPortNamesAddressAndCause(t *testing.T) {
 	}
 }
 
-// Goal: TLS to a plain port and a server that is no Tenure are told from each other.
-// Method: a plain HTTP server that knows no websocket.
+// Goal: TLS to a plain port, the reverse, and a server that is no Tenure are told from
+// each other, in one line with the address, and without waiting for the end of the time
+// given. Method: HTTP servers, plain and TLS, that know no websocket.
 func TestC149WrongKindOfServerIsNamed(t *testing.T) {
-	t.Parallel() // it waits more than it works
-	s := httptest.NewServer(http.NotFoundHandler())
-	defer s.Close()
-	address := s.Listener.Addr().String()
-	for endpoint, want := range map[string]string{"wss://" + address: "TLS", "ws://" + address: "404"} {
-		code, _, stderr := testRun(t, "get", "/a", "--endpoint", endpoint, "--timeout", slowMachine)
-		if code != exitUnreachable || !strings.Contains(stderr, address) || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit %d, %q; want 5, the address and %q", endpoint, code, stderr, want)
+	plain, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer plain.Close()
+	defer secure.Close()
+	for endpoint, want := range map[string]string{
+		"wss://" + plain.Listener.Addr().String(): "the server does not speak TLS on this port",
+		"ws://" + secure.Listener.Addr().String(): "HTTP request to an HTTPS server",
+		"ws://" + plain.Listener.Addr().String():  "404",
+	} {
+		_, address, _ := strings.Cut(endpoint, "//")
+		began := time.Now()
+		code, _, stderr := testRun(t, "get", "/a", "--endpoint", endpoint, "--timeout", "1m")
+		if code != exitUnreachable || !strings.Contains(stderr, address) || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit %d, %q; want 5, one line, the address and %q", endpoint, code, stderr, want)
+		}
+		if took := time.Since(began); took > connectLimit {
+			t.Errorf("%s: took %v", endpoint, took)
 		}
 	}
 }
