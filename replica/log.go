@@ -94,10 +94,10 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 				background(fmt.Errorf("%w: %s: %w", ErrCorrupt, info.Path, info.Details))
 			},
 		},
-		// Entries live briefly: what flushes write is dropped whole once it is
-		// truncated, and nobody reads it but Open. Compacting it would be for nothing.
-		L0CompactionThreshold: 128,
-		L0StopWritesThreshold: 1024,
+		// Nobody reads tables but Open. By the time that as many have gathered, most of
+		// what is in them was truncated, so compacting them writes little.
+		L0CompactionThreshold: 8,
+		L0StopWritesThreshold: 64,
 		ErrorIfNotExists:      used,
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })

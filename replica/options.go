@@ -57,7 +57,7 @@ type Options struct {
 	MaxEntryBytes     int           // of proposals in one entry, unless a single one is larger; 0 means 1 MiB
 	MaxEntryProposals int           // in one entry; 0 means 4096
 	MaxWaitingBytes   int           // of proposals not yet in an entry, and of entries not yet applied; 0 means 64 MiB
-	FlushBytes        int64         // of log between two calls of Machine.Flush; 0 means 32 MiB
+	FlushBytes        int64         // of log between two calls of Machine.Flush; 0 means 16 MiB
 	KeepBytes         int64         // of log that truncation leaves for members that lag; 0 means 1 MiB
 }
 
@@ -80,7 +80,7 @@ func (o *Options) validate() error {
 	o.MaxEntryBytes = or(o.MaxEntryBytes, 1<<20)
 	o.MaxEntryProposals = or(o.MaxEntryProposals, 4096)
 	o.MaxWaitingBytes = or(o.MaxWaitingBytes, 64<<20)
-	o.FlushBytes = or(o.FlushBytes, 32<<20)
+	o.FlushBytes = or(o.FlushBytes, 16<<20)
 	o.KeepBytes = or(o.KeepBytes, 1<<20)
 	if o.FS == nil {
 		o.FS = vfs.Default

@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -239,7 +240,15 @@ func readFile(fs vfs.FS, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(f)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	data := make([]byte, info.Size())
+	n, err := io.ReadFull(f, data)
+	if data = data[:n]; err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil // it is as long as could be read
+	}
 	if errClose := f.Close(); err == nil {
 		err = errClose
 	}

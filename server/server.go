@@ -151,6 +151,7 @@ func (s *Server) open(fs vfs.FS) (err error) {
 	if err := s.caughtUp(); err != nil {
 		return err
 	}
+	s.store.LearnPresence()
 	s.sessions.reset(s.now())
 	s.start()
 	return nil

@@ -36,7 +36,7 @@ func pebbleOptions(o *Options, h *health) *pebble.Options {
 		CacheSize:                   blockCacheBytes,
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
+		L0CompactionThreshold:       8,
 		// Writes are bounded by the log's syncs; stopping them for level 0 would stop
 		// the whole member.
 		L0StopWritesThreshold:      64,

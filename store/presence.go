@@ -13,9 +13,10 @@ import (
 // the keys of those that do. A create mostly asks for a znode that is not there, and to
 // find that out in Pebble costs more than all the rest of it.
 //
-// A filter is built from a scan in a goroutine of its own, at Open and again when as
-// many znodes were added as it has room for (those deleted stay in it). Until it is
-// ready every znode may exist. Beyond presenceMax znodes there is none.
+// A filter is built from a scan in a goroutine of its own, first when the store's owner
+// asks for it and again when as many znodes were added as it has room for (those
+// deleted stay in it). Until it is ready every znode may exist. Beyond presenceMax
+// znodes there is none.
 type presence struct {
 	db   *pebble.DB
 	stop atomic.Bool
@@ -99,8 +100,13 @@ func (p *presence) created(key []byte, znodes int64) {
 	}
 }
 
-// build starts to build a filter with room for as many znodes again as there are. The
-// writer calls it, or Open.
+// LearnPresence starts to learn which znodes exist, so that later look-ups of others
+// are quick. It reads all keys in the background: call it once, when nothing more
+// urgent is to be done, as after recovery.
+func (s *Store) LearnPresence() { s.known.build(s.Counts().Znodes) }
+
+// build starts to build a filter with room for as many znodes again as there are, unless
+// one is being built.
 func (p *presence) build(znodes int64) {
 	if znodes > presenceMax {
 		p.ready.Store(nil)

@@ -19,6 +19,7 @@ func TestPresenceNeverDeniesWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	s.LearnPresence()
 	key := func(path string) []byte { return appendPathKey(nil, tableNode, path) }
 	var paths []string
 	for i := range 300 {

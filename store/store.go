@@ -115,7 +115,6 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	s.known.build(s.Counts().Znodes)
 	return s, nil
 }
 
