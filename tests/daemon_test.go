@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -87,6 +89,7 @@ func launchDaemon(t *testing.T, dir string, args ...string) (*daemon, error) {
 		args = append([]string{"--listen", "127.0.0.1:0"}, args...)
 	}
 	d.cmd = exec.Command(program(t, "tenured"), append([]string{"--data-dir", dir}, args...)...)
+	d.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TENURE_") })
 	output, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
