@@ -1,7 +1,9 @@
 package server
 
 import (
+	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 
@@ -284,6 +286,9 @@ func (c *conn) writeLocked() bool {
 	c.wroteAt.Store(c.srv.now())
 	c.mu.Lock()
 	if err != nil {
+		if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+			c.srv.metrics.slowConsumer()
+		}
 		c.closeLocked(closeReason{closeGoingAway, "write: " + err.Error()})
 		c.dropOutLocked()
 	}

@@ -75,7 +75,7 @@ func dialRaw(t *testing.T, s *Server, protocol string) *rawClient {
 func (r *rawClient) connect(q wire.ConnectRequest) wire.ConnectReply {
 	r.t.Helper()
 	if q.TimeoutMs == 0 {
-		q.TimeoutMs = 10_000
+		q.TimeoutMs = 30_000 // nobody expires by the way on a busy machine
 	}
 	r.write(r.codec.AppendConnect(nil, &q))
 	reply, err := r.codec.DecodeConnectReply(r.read())
