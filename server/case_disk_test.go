@@ -20,7 +20,7 @@ type hangingFS struct {
 
 func (h *hangingFS) wait() {
 	h.gate.RLock()
-	h.gate.RUnlock()
+	defer h.gate.RUnlock()
 }
 
 func (h *hangingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {

@@ -82,7 +82,7 @@ func TestC005CommandLineKeepsNullEmptyAndBinary(t *testing.T) {
 				t.Errorf("%s: get -o raw %s: %q", when, path, got)
 			}
 		}
-		if shown := s.must("get", "/binary"); strings.ContainsAny(shown, "\x00\x1b\xff") {
+		if shown := s.must("get", "/binary"); strings.ContainsAny(shown, "\x00\x1b") || strings.Contains(shown, "\xff") {
 			t.Errorf("%s: get shows raw bytes: %q", when, shown)
 		}
 	}
