@@ -57,7 +57,7 @@ func (JSON) DecodeMessage(msg []byte, opOf func(xid int32) (Op, bool)) (*Reply, 
 	p.Op = op
 	switch {
 	case op == OpMulti && f.results > 0:
-		m := r.multiResults(f.results)
+		m := r.multiResults(f.results, p.Err != znode.OK)
 		m.Err, p.Err, p.Body = p.Err, znode.OK, m
 	case p.Err == znode.OK:
 		p.Body = f.body(&r, op)
@@ -183,8 +183,8 @@ func (f *jsonReply) body(r *jsonReader, op Op) any {
 	return nil
 }
 
-// multiResults reads the results of a multi at offset off.
-func (r *jsonReader) multiResults(off int) *znode.Result {
+// multiResults reads the results of a multi at offset off: writes, or errors if it failed.
+func (r *jsonReader) multiResults(off int, failed bool) *znode.Result {
 	r.off = off
 	m := &znode.Result{Kind: znode.ResultMulti}
 	for at := r.list("a list of results"); r.more(']', &at); {
@@ -208,7 +208,7 @@ func (r *jsonReader) multiResults(off int) *znode.Result {
 			}
 		}
 		var known bool
-		if s.Kind, known = writeKind(name, hasStat); !known && !fail {
+		if s.Kind, known = writeKind(name, hasStat); !known && (!fail || !failed) {
 			r.refuse(fmt.Sprintf("has a result of neither a write nor an error: %.30q", name))
 		}
 		m.Sub = append(m.Sub, s)
