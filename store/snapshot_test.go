@@ -10,7 +10,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/tenure-dev/tenure/session"
 	"github.com/tenure-dev/tenure/store"
 	"github.com/tenure-dev/tenure/znode"
 )
@@ -188,7 +187,7 @@ func TestC057CloseOf50000Ephemerals(t *testing.T) {
 	gone := func(s *store.Store) {
 		t.Helper()
 		names, err := s.List("/e", "", 0)
-		paths, err2 := s.Ephemerals(session.ID(id), "")
+		paths, err2 := s.Ephemerals(id, "")
 		if err != nil || err2 != nil || len(names)+len(paths) > 0 || s.Counts().Ephemerals != 0 {
 			t.Errorf("left: %d names, %d in the index, counts %+v (%v, %v)", len(names), len(paths), s.Counts(), err, err2)
 		}
