@@ -210,3 +210,33 @@ func TestC149WhatIsAMistake(t *testing.T) {
 		}
 	}
 }
+
+// Goal: once there was a session a mistake is as transient as all else. Method: for five
+// seconds something else answers at the server's address.
+func TestC149MistakeInAnOpenSession(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		var other atomic.Bool
+		c := f.client(t, func(o *Options) {
+			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if !other.Load() {
+					return f.dial(ctx, network, addr)
+				}
+				near, far := net.Pipe()
+				wg.Go(func() { answerOne(far, "HTTP/1.1 404 Not Found\r\n\r\n") })
+				return near, nil
+			}
+		})
+		s := c.Session()
+		other.Store(true)
+		f.cutAll()
+		awaitState(t, s, Suspended)
+		back := time.AfterFunc(5*time.Second, func() { other.Store(false) })
+		defer back.Stop()
+		awaitState(t, s, Connected)
+		if c.Session() != s || s.Err() != nil {
+			t.Errorf("the session was lost: %v", s.Err())
+		}
+	})
+}
