@@ -126,3 +126,36 @@ func TestC155CatchingUpHoldsUpNobody(t *testing.T) {
 	}
 	t.Logf("slowest write %v", worst)
 }
+
+// Goal: what a client that stops reading has in flight takes no room from the others.
+// Method: a small bound on outstanding bytes; a client that asks for much, reads nothing
+// and goes on sending large writes; the time that another's request takes.
+func TestC155StalledReaderTakesNoRoom(t *testing.T) {
+	const message = 64 << 10
+	s := startServer(t, Config{MaxMessageBytes: message, OutboxBytes: 4 * message, MaxOutstandingBytes: 4 * message, WriteTimeout: 6 * time.Second})
+	normal := openRaw(t, s)
+	data := strings.Repeat("x", message-1000)
+	normal.must("/d", data, persistent)
+	stalled := dialStalling(t, s, subprotocolJute)
+	stalled.connect(wire.ConnectRequest{TimeoutMs: 40_000})
+	stalled.ws.SetWriteDeadline(time.Now().Add(time.Second))
+	for err := error(nil); err == nil; {
+		stalled.xid++
+		q := wire.Request{Xid: stalled.xid, Op: wire.OpGetData, Body: &wire.PathWatch{Path: "/d"}}
+		if stalled.xid > 300 {
+			q.Op, q.Body = wire.OpSetData, &znode.SetData{Path: "/d", Data: []byte(data), Version: -1}
+		}
+		err = stalled.ws.WriteMessage(stalled.kind, stalled.codec.AppendRequest(nil, &q))
+	}
+	t.Logf("sent %d requests; outstanding %d bytes", stalled.xid, s.figures().OutstandingBytes)
+	began := time.Now()
+	if _, e := normal.get("/d"); e != znode.OK {
+		t.Fatal(e)
+	}
+	if e := normal.set("/d", data); e != znode.OK {
+		t.Fatal(e)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("another client waited %v", took)
+	}
+}
