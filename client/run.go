@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/tenure-dev/tenure/wire"
 	"github.com/tenure-dev/tenure/znode"
 )
 
@@ -163,7 +164,8 @@ func (c *Client) closeReason() error {
 }
 
 // refuseLargest fails the largest request that waits to be sent again: it is what the
-// server has just refused to read, and would refuse for ever.
+// server has just refused to read, and would refuse for ever. If it is a numbered write
+// a transaction of nothing takes its place, as the numbers behind it count on it.
 func (c *Client) refuseLargest(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,13 +177,22 @@ func (c *Client) refuseLargest(why error) {
 		}
 	}
 	for _, cl := range pending {
-		if cl != largest {
+		switch {
+		case cl != largest:
 			c.queue.push(cl)
+		case cl.write && cl.req.Seq > 0:
+			c.queue.push(placeholder(cl.req.Seq))
 		}
 	}
 	if largest != nil {
 		largest.fail(largest.error(fmt.Errorf("%w: %d bytes", ErrTooLarge, largest.size), why))
 	}
+}
+
+// placeholder is a write that changes nothing and uses up seq.
+func placeholder(seq int64) *call {
+	return &call{op: wire.OpMulti.String(), req: wire.Request{Op: wire.OpMulti, Seq: seq, Body: &znode.Multi{}},
+		write: true, everSent: true, abandoned: true}
 }
 
 // isClosed reports whether a session ended because its client was closed.
