@@ -206,7 +206,8 @@ func TestC073FullStateStillServes(t *testing.T) {
 			break
 		}
 	}
-	if got := s.store.Counts().DataBytes; got < limit || got > limit+3*int64(len(chunk)) {
+	counts := s.store.Counts()
+	if got := counts.DataBytes + znodeBytes*counts.Znodes; got < limit || got > limit+3*int64(len(chunk)) {
 		t.Errorf("full at %d bytes, the bound is %d", got, limit)
 	}
 	want := func(what string, got, want znode.Error) {

@@ -69,7 +69,7 @@ type Config struct {
 	HistoryBytes int64
 	HistoryAge   time.Duration
 	// MaxDataBytes is the size of the state above which growth is refused
-	// (QuotaExceeded); 0, the default, is no such bound.
+	// (QuotaExceeded): data, and 128 bytes per znode; 0, the default, is no such bound.
 	MaxDataBytes int64
 	// MinFreeDiskBytes is the reserve: with less free space under DataDir growth is
 	// refused, so that deletes and a restart still have room. Default 64 MiB.

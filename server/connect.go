@@ -187,6 +187,9 @@ func (c *conn) receive(msg []byte) error {
 		}
 	case req.Op == wire.OpKillSession && !isSuper(k.ids):
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.NoAuth}
+	case req.Seq > 0 && !k.isWrite():
+		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.BadArguments,
+			Detail: fmt.Sprintf("seq %d numbers a write, and %v is none", req.Seq, req.Op)}
 	}
 	c.push(k)
 	return nil

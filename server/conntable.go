@@ -13,14 +13,14 @@ import (
 // connTable is the open connections. Safe for concurrent use.
 type connTable struct {
 	sync.Mutex
+	joined int            // sockets, whatever they are used for
+	perIP  map[string]int // of those
 	open   map[*conn]struct{}
-	perIP  map[string]int
-	joined int
 	closed bool
 	gone   sync.WaitGroup
 }
 
-// join makes room for a connection from addr, false where a bound is reached.
+// join makes room for a socket from addr, false where a bound is reached.
 func (s *Server) join(addr string) bool {
 	t, ip := &s.conns, hostOf(addr)
 	t.Lock()
@@ -45,7 +45,7 @@ func (s *Server) leave(addr string) {
 	}
 }
 
-// enter lists a connection that joined, false once the member is stopping.
+// enter lists a connection, false once the member is stopping.
 func (s *Server) enter(c *conn) bool {
 	s.conns.Lock()
 	defer s.conns.Unlock()
@@ -59,7 +59,6 @@ func (s *Server) enter(c *conn) bool {
 
 // left is the end of a connection that entered.
 func (s *Server) left(c *conn) {
-	s.leave(c.remote)
 	s.conns.Lock()
 	defer s.conns.Unlock()
 	delete(s.conns.open, c)
@@ -152,14 +151,23 @@ func hostOf(addr string) string {
 }
 
 // gatherListener hands out gathering connections, also above TLS.
-type gatherListener struct{ net.Listener }
+// One more than the bounds allow is closed at once.
+type gatherListener struct {
+	net.Listener
+	s *Server
+}
 
 func (l gatherListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
+	for err == nil && !l.s.join(c.RemoteAddr().String()) {
+		c.Close()
+		c, err = l.Listener.Accept()
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &gatherConn{Conn: c}, nil
+	addr := c.RemoteAddr().String()
+	return &gatherConn{Conn: c, closed: func() { l.s.leave(addr) }}, nil
 }
 
 type connKey struct{}

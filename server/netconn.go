@@ -31,6 +31,9 @@ type gatherConn struct {
 	// to block; arrived when bytes came in.
 	idle    func()
 	arrived func()
+	// closed, if set, is called once when the connection is closed.
+	closed func()
+	once   sync.Once
 
 	ahead    *[readChunk]byte // nil unless bytes were read ahead
 	aheadPos int
@@ -77,6 +80,15 @@ func (g *gatherConn) fromAhead(p []byte) int {
 		g.ahead = nil
 	}
 	return n
+}
+
+// Close closes the connection; it may be called more than once.
+func (g *gatherConn) Close() error {
+	err := g.Conn.Close()
+	if g.closed != nil {
+		g.once.Do(g.closed)
+	}
+	return err
 }
 
 // gather makes later writes wait for Flush.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tenure-dev/tenure/watch"
 	"github.com/tenure-dev/tenure/wire"
 	"github.com/tenure-dev/tenure/znode"
 )
@@ -80,16 +81,28 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 		}
 	} else {
 		r.Body, r.Err = c.srv.read(c, k)
+		if r.Err == tooLarge && modeOf(k.req.Op) == watch.Child {
+			r.Detail = c.srv.tooLargeDetail()
+		}
 	}
 	at := len(*buf)
 	*buf = appendMessage(*buf, func(b []byte) []byte { return c.codec.AppendReply(b, &r) })
 	if size := int64(len(*buf) - at); size > c.srv.replyLimit {
-		r.Body, r.Err = nil, znode.BadArguments
-		r.Detail = fmt.Sprintf("the reply has %d bytes, more than max-message-bytes %d: ask for pages", size, c.srv.cfg.MaxMessageBytes)
+		r.Body, r.Err, r.Detail = nil, tooLarge, c.srv.tooLargeDetail()
 		*buf = appendMessage((*buf)[:at], func(b []byte) []byte { return c.codec.AppendReply(b, &r) })
 	}
 	c.account(k, r.Err)
 	return k.end
+}
+
+// tooLarge is the error of a read whose reply would exceed the limit.
+const tooLarge = znode.BadArguments
+
+// nameBytes is the least that one name takes in a reply.
+const nameBytes = 5
+
+func (s *Server) tooLargeDetail() string {
+	return fmt.Sprintf("the reply would be larger than max-message-bytes %d: ask for pages", s.cfg.MaxMessageBytes)
 }
 
 // read executes one read. Reads see the state as it is: what linearizes them is the
@@ -181,6 +194,9 @@ func (s *Server) readPath(c *conn, k *call, b *wire.PathWatch) (any, znode.Error
 	}
 	if k.req.Op == wire.OpGetData {
 		return &wire.DataReply{Data: n.Data, Stat: znode.StatOf(n, kids)}, znode.OK
+	}
+	if kids.Live*nameBytes > s.replyLimit {
+		return nil, tooLarge // spare the listing
 	}
 	names, err := s.store.List(b.Path, "", 0)
 	if err != nil {

@@ -66,7 +66,14 @@ func (s *Server) lookAtDisk() {
 	}
 }
 
+// znodeBytes is what a znode counts besides its data against max-data-bytes.
+const znodeBytes = 128
+
 // full reports whether writes that grow the state are to be refused.
 func (s *Server) full() bool {
-	return s.diskFull.Load() || s.cfg.MaxDataBytes > 0 && s.store.Counts().DataBytes >= s.cfg.MaxDataBytes
+	if s.diskFull.Load() {
+		return true
+	}
+	c := s.store.Counts()
+	return s.cfg.MaxDataBytes > 0 && c.DataBytes+c.Znodes*znodeBytes >= s.cfg.MaxDataBytes
 }

@@ -212,7 +212,7 @@ func (s *Server) start() {
 	s.tasks.Go(func() error { s.reap(ctx); return nil })
 	s.tasks.Go(func() error { s.keepAlive(ctx); return nil })
 	s.tasks.Go(func() error {
-		if err := s.http.Serve(gatherListener{s.listener}); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(gatherListener{s.listener, s}); !errors.Is(err, http.ErrServerClosed) {
 			s.fail(fmt.Errorf("listen %s: %w", s.cfg.Listen, err))
 		}
 		return nil

@@ -116,31 +116,53 @@ func (l *liveSessions) expired(now int64, stall *session.Stall, more int64) (due
 	return due, stall.Sleep(l.mu.tracker.Next()), extended
 }
 
+// worthTelling is how long a stall must be to be logged; shorter ones are common where
+// the machine is busy.
+const worthTelling = int64(1e9)
+
+// logHang measures how long the log hangs. Meanwhile connections whose pipelines are full
+// are not read: their heartbeats wait unread, and time must not count against them.
+type logHang struct {
+	last  int64 // when it was looked at
+	forNs int64 // 0 while the log moves
+	told  bool
+}
+
+// look returns by how much longer the log has hung than at the last look.
+func (h *logHang) look(now int64, stuck bool) (more int64) {
+	if stuck {
+		more = now - h.last
+		h.forNs += more
+	} else {
+		h.forNs, h.told = 0, false
+	}
+	h.last = now
+	return more
+}
+
+// tell is true once per hang that is worth telling.
+func (h *logHang) tell() bool {
+	if h.told || h.forNs < worthTelling {
+		return false
+	}
+	h.told = true
+	return true
+}
+
 // expire is the expirer: while this member leads it closes the sessions whose
 // timeouts have passed, at the moment they pass.
 func (s *Server) expire(ctx context.Context) {
 	var stall session.Stall
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stuck := false
-	for last := s.now(); ; {
-		now, more := s.now(), int64(0)
-		// While the log hangs, connections whose pipelines are full are not read: their
-		// heartbeats wait unread, and time must not count against them.
-		if was := stuck; s.pending.stuck(now) {
-			if stuck = true; !was {
-				s.log.Warn("the log does not move: no session expires until it does")
-			}
-			more = now - last
-		} else {
-			stuck = false
-		}
-		last = now
-		due, until, extended := s.sessions.expired(now, &stall, more)
-		if extended > 0 {
-			s.metrics.extended(extended)
-		}
-		if extended > 0 && !stuck {
+	hang := logHang{last: s.now()}
+	for {
+		now := s.now()
+		due, until, extended := s.sessions.expired(now, &stall, hang.look(now, s.pending.stuck(now)))
+		s.metrics.extended(extended)
+		if hang.tell() {
+			s.log.Warn("the log does not move: no session expires until it does")
+		} else if extended >= worthTelling && hang.forNs == 0 {
 			s.log.Warn("the server stalled: all sessions extended", "by_ms", extended/1e6)
 		}
 		for i, id := range due {

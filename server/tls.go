@@ -8,6 +8,7 @@ import (
 	"encoding/asn1"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -257,6 +258,7 @@ func (l *tlsListener) handshake(raw net.Conn) {
 	l.leave(raw)
 	if err != nil {
 		l.log.Debug("TLS handshake failed", "remote", raw.RemoteAddr().String(), "error", err)
+		tellPlain(err)
 		_ = raw.Close()
 		return
 	}
@@ -265,6 +267,17 @@ func (l *tlsListener) handshake(raw net.Conn) {
 	case <-l.closing:
 		_ = raw.Close()
 	}
+}
+
+// tellPlain answers a client that speaks HTTP where TLS is spoken, so that it need not
+// guess why it was cut off.
+func tellPlain(err error) {
+	record, ok := errors.AsType[tls.RecordHeaderError](err)
+	if !ok || record.Conn == nil || string(record.RecordHeader[:3]) != "GET" {
+		return
+	}
+	_ = record.Conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = io.WriteString(record.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis port speaks TLS: use wss:// or https://.\n")
 }
 
 // remoteIP is the address without its port.

@@ -45,13 +45,8 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "offer the websocket subprotocol "+subprotocolJute+" or "+subprotocolJSON, http.StatusUpgradeRequired)
 		return
 	}
-	if !s.join(r.RemoteAddr) {
-		http.Error(w, "too many connections", http.StatusServiceUnavailable)
-		return
-	}
 	ws, err := s.upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		s.leave(r.RemoteAddr)
 		return // Upgrade has answered
 	}
 	nc := ws.NetConn().(*gatherConn)
@@ -68,7 +63,6 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	// Only a client that is gone needs longer than the session for a first message.
 	nc.SetReadDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
 	if !s.enter(c) {
-		s.leave(r.RemoteAddr)
 		d.Close(closeReason{closeRestart, "stopping"}) // nobody else has it yet
 		d.Finish()
 		return
@@ -169,7 +163,7 @@ func (d *wsDoor) Close(why closeReason) {
 // Finish implements door.
 func (d *wsDoor) Finish() {
 	io.CopyBuffer(io.Discard, io.LimitReader(d.nc.Conn, 1<<20), make([]byte, 512))
-	d.nc.Conn.Close()
+	d.nc.Close()
 	if d.lent != nil {
 		putBuffer(d.lent)
 	}
