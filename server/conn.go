@@ -233,10 +233,11 @@ func (c *conn) proposeLocked() bool {
 	if len(batch) == 0 {
 		return false
 	}
-	c.mu.inFlight += len(batch)
 	if err := c.srv.propose(batch); err != nil {
 		c.closeLocked(closeReason{closeTryAgain, err.Error()})
+		return false
 	}
+	c.mu.inFlight += len(batch)
 	return true
 }
 
