@@ -49,7 +49,7 @@ func (e *ensemble) ids() []uint64 {
 
 // start opens member id; after a crash it starts from what was synced.
 func (e *ensemble) start(id uint64, fs *vfs.MemFS, voters []uint64) *member {
-	l, err := openLog("log", fs, id, voters, discard, func(err error) { e.t.Error(err) })
+	l, err := openLog("log", fs, id, voters, false, discard, func(err error) { e.t.Error(err) })
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -59,10 +59,12 @@ type log struct {
 }
 
 // openLog opens or creates the log in dir and verifies all of it. voters is the
-// membership of a new log.
-func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger, background func(error)) (_ *log, err error) {
-	if err := mkdir(fs, dir); err != nil {
-		return nil, fmt.Errorf("replica: creating %s: %w", dir, err)
+// membership of a new log. With readOnly it must exist, and nothing is written.
+func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, readOnly bool, lg *slog.Logger, background func(error)) (_ *log, err error) {
+	if !readOnly {
+		if err := mkdir(fs, dir); err != nil {
+			return nil, fmt.Errorf("replica: creating %s: %w", dir, err)
+		}
 	}
 	l := &log{fatal: &fatalLogger{log: lg, failed: background}}
 	if l.lock, err = pebble.LockDirectory(dir, fs); err != nil {
@@ -73,7 +75,7 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 			err = errors.Join(err, l.close())
 		}
 	}()
-	used, err := checkWALs(fs, dir)
+	used, err := checkWALs(fs, dir, !readOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +100,8 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 		// what is in them was truncated, so compacting them writes little.
 		L0CompactionThreshold: 8,
 		L0StopWritesThreshold: 64,
-		ErrorIfNotExists:      used,
+		ErrorIfNotExists:      used || readOnly,
+		ReadOnly:              readOnly,
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	l.db, err = pebble.Open(dir, o)
@@ -116,7 +119,7 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, lg *slog.Logger,
 	if err != nil {
 		return nil, err
 	}
-	if fresh && used {
+	if fresh && (used || readOnly) {
 		return nil, fmt.Errorf("%w: %s has a member's files, but its database is empty", ErrCorrupt, dir)
 	}
 	if fresh {

@@ -140,6 +140,17 @@ type span struct {
 	bytes, appended int64 // see log.mu
 }
 
+// fits returns why a state that ends with entry applied does not belong to the log.
+func (s span) fits(applied uint64) error {
+	switch {
+	case applied > s.last:
+		return fmt.Errorf("%w: the state ends with entry %d, the log with entry %d", ErrLogBehindState, applied, s.last)
+	case applied < s.first-1 && s.first != 2: // entry 1 exists in no log: see bootstrap
+		return fmt.Errorf("%w: the state ends with entry %d, the log begins with entry %d", ErrStateBehindLog, applied, s.first)
+	}
+	return nil
+}
+
 func (l *log) span() span {
 	l.mu.Lock()
 	defer l.mu.Unlock()

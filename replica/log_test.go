@@ -18,7 +18,7 @@ var discard = slog.New(slog.DiscardHandler)
 // newTestLog opens a new log of member 1 in "log".
 func newTestLog(t *testing.T, fs vfs.FS) *log {
 	t.Helper()
-	l, err := openLog("log", fs, 1, []uint64{1}, discard, func(error) {})
+	l, err := openLog("log", fs, 1, []uint64{1}, false, discard, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestLogOpenVerifies(t *testing.T) {
 			if err := errors.Join(c.change(l.db), l.close()); err != nil {
 				t.Fatal(err)
 			}
-			l, err := openLog("log", fs, 1, []uint64{1}, discard, func(error) {})
+			l, err := openLog("log", fs, 1, []uint64{1}, false, discard, func(error) {})
 			if !errors.Is(err, c.want) {
 				t.Fatalf("got %v, want %v", err, c.want)
 			}
@@ -264,7 +264,7 @@ func TestLogFlippedBitInTable(t *testing.T) {
 	for at := 0; at < len(data)/2; at += len(data) / 37 {
 		data[at] ^= 16
 		overwrite(t, fs, path, data)
-		if _, err := openLog("log", fs, 1, []uint64{1}, discard, func(error) {}); !errors.Is(err, ErrCorrupt) {
+		if _, err := openLog("log", fs, 1, []uint64{1}, false, discard, func(error) {}); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("byte %d of %d: %v", at, len(data), err)
 		}
 		data[at] ^= 16
@@ -276,7 +276,7 @@ func TestLogIsLocked(t *testing.T) {
 	fs := vfs.NewMem()
 	l := newTestLog(t, fs)
 	defer l.close()
-	if _, err := openLog("log", fs, 1, []uint64{1}, discard, func(error) {}); err == nil {
+	if _, err := openLog("log", fs, 1, []uint64{1}, false, discard, func(error) {}); err == nil {
 		t.Fatal("opened twice")
 	}
 }

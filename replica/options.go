@@ -74,7 +74,7 @@ type Observe struct {
 	Flush func(d time.Duration)
 }
 
-func (o *Options) validate() error {
+func (o *Options) withDefaults() {
 	o.ID = or(o.ID, 1)
 	o.Tick = or(o.Tick, 100*time.Millisecond)
 	o.MaxEntryBytes = or(o.MaxEntryBytes, 1<<20)
@@ -88,6 +88,11 @@ func (o *Options) validate() error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+}
+
+// validate sets the defaults and names what is wrong with the rest.
+func (o *Options) validate() error {
+	o.withDefaults()
 	switch {
 	case o.Machine == nil:
 		return errors.New("replica: Options.Machine is missing")

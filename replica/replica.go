@@ -60,7 +60,7 @@ func Open(dir string, o Options) (*Replica, error) {
 	r.in.mu.bytesMax = o.MaxWaitingBytes
 	r.appends.init()
 	r.applies.init()
-	l, err := openLog(dir, o.FS, o.ID, []uint64{o.ID}, o.Log, r.failed)
+	l, err := openLog(dir, o.FS, o.ID, []uint64{o.ID}, false, o.Log, r.failed)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +75,8 @@ func Open(dir string, o Options) (*Replica, error) {
 func (r *Replica) start() error {
 	applied := r.o.Machine.Applied()
 	s := r.log.span()
-	switch {
-	case applied > s.last:
-		return fmt.Errorf("%w: the state ends with entry %d, the log with entry %d", ErrLogBehindState, applied, s.last)
-	case applied < s.first-1 && s.first != 2: // entry 1 exists in no log: see bootstrap
-		return fmt.Errorf("%w: the state ends with entry %d, the log begins with entry %d", ErrStateBehindLog, applied, s.first)
+	if err := s.fits(applied); err != nil {
+		return err
 	}
 	r.log.applied = max(applied, s.first-1)
 	r.applied.Store(r.log.applied)

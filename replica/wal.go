@@ -191,9 +191,9 @@ func proveSynced(data []byte, logNum uint32, pos int, seq uint64) error {
 	return nil
 }
 
-// checkWALs reads all write-ahead logs in dir, in order, and cuts the torn end off the
-// newest. used reports whether there is data of a member in dir.
-func checkWALs(fs vfs.FS, dir string) (used bool, err error) {
+// checkWALs reads all write-ahead logs in dir, in order, and with repair cuts the torn end
+// off the newest. used reports whether there is data of a member in dir.
+func checkWALs(fs vfs.FS, dir string, repair bool) (used bool, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
 		return false, fmt.Errorf("replica: listing %s: %w", dir, err)
@@ -206,6 +206,9 @@ func checkWALs(fs vfs.FS, dir string) (used bool, err error) {
 	for _, name := range names {
 		used = used || strings.HasSuffix(name, ".sst")
 		if strings.HasSuffix(name, repairExtension) {
+			if !repair {
+				continue
+			}
 			if err := fs.Remove(fs.PathJoin(dir, name)); err != nil {
 				return false, fmt.Errorf("replica: removing an unfinished repair: %w", err)
 			}
@@ -226,7 +229,7 @@ func checkWALs(fs vfs.FS, dir string) (used bool, err error) {
 			return false, fmt.Errorf("%s: %w", path, err)
 		}
 		seq = s.seq
-		if i == len(files)-1 && !s.clean {
+		if i == len(files)-1 && !s.clean && repair {
 			if err := replaceFile(fs, dir, f.name, data[:s.end]); err != nil {
 				return false, fmt.Errorf("replica: cutting the torn end off %s at %d: %w", path, s.end, err)
 			}

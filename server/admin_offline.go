@@ -28,36 +28,28 @@ type CheckReport struct {
 
 // CheckDataDir verifies the data directory of a server that is not running: every
 // checksum, every record and every rule of the state, then the whole log, and that
-// the two belong together. The state is only read; the log gets one entry without
-// effect, as at every start. An error means that it could not be checked.
+// the two belong together. Nothing is written. An error means that it could not be
+// checked.
 func CheckDataDir(dir string, log *slog.Logger) (CheckReport, error) {
 	var r CheckReport
 	if _, err := os.Stat(filepath.Join(dir, stateDir)); err != nil {
 		return r, fmt.Errorf("data-dir = %q holds no state: %w", dir, err)
 	}
-	problems, err := store.Check(filepath.Join(dir, stateDir), store.Options{Log: log})
+	found, err := store.Check(filepath.Join(dir, stateDir), store.Options{Log: log})
 	if err != nil {
 		return r, err
 	}
-	if neverFlushed(problems) {
+	if neverFlushed(found.Problems) {
 		r.addLog(dir, log)
 		return r, nil
 	}
-	for _, p := range problems {
+	for _, p := range found.Problems {
 		r.Problems = append(r.Problems, "state: "+p.String())
 	}
-	if len(problems) > 0 {
-		return r, nil // the log is judged by the state
+	r.Applied, r.Zxid, r.Counts = found.Applied, found.Zxid, found.Counts
+	if len(found.Problems) == 0 { // the log is judged by the state
+		r.addLog(dir, log)
 	}
-	s, err := store.Open(filepath.Join(dir, stateDir), store.Options{Log: log})
-	if err != nil {
-		return r, err
-	}
-	r.Applied, r.Zxid, r.Counts = s.Applied(), s.LastZxid(), s.Counts()
-	if err := s.Close(); err != nil {
-		return r, err
-	}
-	r.addLog(dir, log)
 	return r, nil
 }
 
@@ -80,7 +72,7 @@ func (r *CheckReport) addLog(dir string, log *slog.Logger) {
 	if errors.Is(err, fs.ErrNotExist) && r.Applied == newLogBegins {
 		return
 	}
-	if err == nil { // opening a missing one would make it
+	if err == nil {
 		err = checkLog(path, r, log)
 	}
 	if err != nil {
@@ -88,54 +80,19 @@ func (r *CheckReport) addLog(dir string, log *slog.Logger) {
 	}
 }
 
-// checkLog opens the log, which verifies it, and decodes what the state does not have.
+// checkLog verifies the log and decodes what the state does not have.
 func checkLog(dir string, r *CheckReport, log *slog.Logger) error {
-	reader := &logReader{applied: r.Applied}
-	failed := make(chan error, 1)
-	rep, err := replica.Open(dir, replica.Options{Log: log, Machine: reader,
-		Seal:   func(dst []byte, _ [][]byte) []byte { return dst },
-		Failed: func(err error) { failed <- err },
-	})
-	if err != nil {
-		return err
-	}
-	caughtUp := make(chan error, 1)
-	rep.Barrier(func(err error) { caughtUp <- err })
-	select {
-	case err = <-caughtUp:
-	case err = <-failed:
-	}
-	err = errors.Join(err, rep.Close())
-	r.Replayed = reader.decoded // nothing runs any more
-	return err
-}
-
-// logReader is a state machine that only decodes. The replica calls Apply never
-// concurrently with itself.
-type logReader struct {
-	applied uint64 // of the stored state
-	decoded int
-}
-
-// Apply implements replica.Machine.
-func (l *logReader) Apply(entries []replica.Entry) error {
-	for _, e := range entries {
+	return replica.Check(dir, replica.Options{Log: log}, r.Applied, func(e replica.Entry) error {
 		if len(e.Data) == 0 {
-			continue
+			return nil
 		}
 		if _, _, err := wire.DecodeEntry(e.Data); err != nil {
 			return fmt.Errorf("entry %d: %w", e.Index, err)
 		}
-		l.decoded++
-	}
-	return nil
+		r.Replayed++
+		return nil
+	})
 }
-
-// Applied implements replica.Machine.
-func (l *logReader) Applied() uint64 { return l.applied }
-
-// Flush implements replica.Machine. Nothing behind the stored state may be truncated.
-func (l *logReader) Flush() (uint64, error) { return l.applied, nil }
 
 // newLogBegins is the index that a log without entries ends with: entry 1 of an
 // ensemble is its membership and exists in no log.

@@ -28,23 +28,31 @@ func (p Problem) String() string { return p.Rule + ": " + p.Where + ": " + p.Det
 // ProblemsMax bounds what Check returns; it stops looking there.
 const ProblemsMax = 1000
 
-// Check verifies the store in dir, which no process may have open, and returns what
-// is wrong with it; none if it is sound. It changes nothing. It reads everything:
+// Findings are what Check found. The rest is as the store itself says, zero if it could
+// not be opened.
+type Findings struct {
+	Problems []Problem // none if the store is sound
+	Applied  uint64
+	Zxid     int64
+	Counts   Counts
+}
+
+// Check verifies the store in dir, which no process may have open. It changes nothing. It reads everything:
 // the checksums of all blocks, every record, the invariants of the tree
 // (znode.Verify), the indexes both ways, counts, digest and history. An error means
 // that it could not be checked, for instance because there is no store.
-func Check(dir string, o Options) ([]Problem, error) {
+func Check(dir string, o Options) (Findings, error) {
 	o = o.withDefaults()
 	desc, err := pebble.Peek(dir, o.FS)
 	if err != nil {
-		return nil, fmt.Errorf("store: check %s: %w", dir, err)
+		return Findings{}, fmt.Errorf("store: check %s: %w", dir, err)
 	}
 	if !desc.Exists {
-		return nil, fmt.Errorf("store: check %s: there is no store", dir)
+		return Findings{}, fmt.Errorf("store: check %s: there is no store", dir)
 	}
 	lock, err := pebble.LockDirectory(dir, o.FS)
 	if err != nil {
-		return nil, fmt.Errorf("store: check %s: it is in use: %w", dir, err)
+		return Findings{}, fmt.Errorf("store: check %s: it is in use: %w", dir, err)
 	}
 	c := &check{dir: dir, o: &o}
 	c.options = pebbleOptions(&o, newHealth())
@@ -52,7 +60,7 @@ func Check(dir string, o Options) ([]Problem, error) {
 	db, err := pebble.Open(dir, c.options)
 	if err != nil {
 		c.report("open", dir, "%v", err)
-		return c.problems, lock.Close()
+		return Findings{Problems: c.problems}, lock.Close()
 	}
 	c.db = db
 	for _, step := range []func() error{c.files, c.records, c.tree, c.indexes, c.history} {
@@ -63,7 +71,8 @@ func Check(dir string, o Options) ([]Problem, error) {
 			break
 		}
 	}
-	return c.problems, errors.Join(db.Close(), lock.Close())
+	found := Findings{c.problems, c.meta.applied, c.meta.zxid, c.meta.counts}
+	return found, errors.Join(db.Close(), lock.Close())
 }
 
 type check struct {

@@ -107,7 +107,8 @@ func TestCheckFindsPlantedCorruption(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			disk := soundStore(t)
 			plant(t, disk, c.plant)
-			problems, err := store.Check("state", store.Options{FS: disk})
+			found, err := store.Check("state", store.Options{FS: disk})
+			problems := found.Problems
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +185,8 @@ func TestCheckFindsFlippedBits(t *testing.T) {
 			flipped := bytes.Clone(data)
 			flipped[at] ^= 0x10
 			writeFile(t, disk, name, flipped)
-			problems, err := store.Check("state", store.Options{FS: disk})
+			found, err := store.Check("state", store.Options{FS: disk})
+			problems := found.Problems
 			if err != nil || len(problems) == 0 {
 				t.Errorf("%s flipped at %d of %d: %v (%v)", name, at, len(data), problems, err)
 			} else if text := fmt.Sprint(problems); !strings.Contains(text, strings.TrimSuffix(name, ".sst")) {

@@ -340,7 +340,8 @@ func compareSessions(t testing.TB, s *store.Store, tree *znode.Tree) {
 // mustCheck closes nothing: the store must be closed already.
 func mustCheck(t testing.TB, fs vfs.FS) {
 	t.Helper()
-	problems, err := store.Check("state", store.Options{FS: fs})
+	found, err := store.Check("state", store.Options{FS: fs})
+	problems := found.Problems
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("check: %v (%v)", problems, err)
 	}
