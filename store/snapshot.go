@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -251,12 +252,14 @@ func (s *snapshotReader) nextChunk() ([]byte, error) {
 	if err := s.read(head[4:], "a chunk's checksum"); err != nil {
 		return nil, err
 	}
-	if uint32(cap(s.chunk)) < n {
-		s.chunk = make([]byte, n)
-	}
-	s.chunk = s.chunk[:n]
-	if err := s.read(s.chunk, fmt.Sprintf("chunk %d", s.chunks)); err != nil {
-		return nil, err
+	// Memory grows with what has come, not with what the length claims.
+	for s.chunk = s.chunk[:0]; uint32(len(s.chunk)) < n; {
+		at := len(s.chunk)
+		s.chunk = slices.Grow(s.chunk, int(min(n-uint32(at), 2*chunkBytes)))
+		s.chunk = s.chunk[:min(int(n), cap(s.chunk))]
+		if err := s.read(s.chunk[at:], fmt.Sprintf("chunk %d", s.chunks)); err != nil {
+			return nil, err
+		}
 	}
 	if chunkCRC(s.chunks, s.chunk) != binary.LittleEndian.Uint32(head[4:]) {
 		return nil, s.refuse("the checksum of chunk %d is wrong", s.chunks)
