@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 
 // serve runs the server until ctx ends or it fails.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	moreProcessors()
 	f := newFlags()
 	l, err := f.load(args)
 	if err != nil {
@@ -53,6 +55,17 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		log.Info("stopped")
 	}
 	return err
+}
+
+// moreProcessors gives the scheduler two processors more than there are cores, unless the
+// environment says how many. A thread that comes back from a sync of the log needs one
+// to go on; with as many as there are cores it waits behind whatever requests are being
+// served, and everybody waits for the log. (Measured on 2 cores: 16 clients that create
+// one znode after the other got a third more done.)
+func moreProcessors() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
+	}
 }
 
 // announce says that requests are served from now on: one line that scripts wait for,
