@@ -29,6 +29,8 @@ type benchCommand struct {
 	config                          bench.Config
 	suite                           string
 	shape                           bench.Shape
+	target                          string // zk://HOST:PORT, "" = a Tenure server
+	serverPID                       int
 	jsonFile, htmlFile, compareFile string
 	earlier                         *bench.Report
 }
@@ -54,7 +56,8 @@ Without --rate the loop is closed: each of the requests in flight is followed by
 when it is answered. With it requests are due at that rate whatever happens, and latency
 counts from when they were due.
 
-The server's CPU time is read from /metrics of the first endpoint.`,
+The server's CPU time is read from /metrics of the first endpoint. With --target zk://
+the same load goes to a ZooKeeper server, through connections that only pipeline.`,
 		ValidArgs: bench.WorkloadNames(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := k.prepare(cmd.Flags(), args); err != nil {
@@ -85,6 +88,8 @@ func (k *benchCommand) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&c.Repeat, "repeat", 1, "measure all rows this often and report medians and spread")
 	f.StringVar(&c.Label, "label", "", "name of this run in reports")
 	f.StringVar(&c.ProbeDir, "probe-dir", ".", "`DIR` where the probe writes; choose the disk of the server's data")
+	f.StringVar(&k.target, "target", "", "measure a ZooKeeper server instead, for comparison: `zk://HOST:PORT`")
+	f.IntVar(&k.serverPID, "server-pid", 0, "`PID` of the --target's process on this machine, to read its CPU time")
 	f.StringVar(&k.jsonFile, "json", "", "write the report as JSON to `FILE`")
 	f.StringVar(&k.htmlFile, "html", "", "write the report as a page with plots to `FILE`")
 	f.StringVar(&k.compareFile, "compare", "", "print ratios to an earlier report, the JSON `FILE` of another run")
@@ -100,6 +105,10 @@ func (k *benchCommand) prepare(flags *pflag.FlagSet, workloads []string) error {
 		return usagef("--suite %q: want quick or full", k.suite)
 	case k.suite != "" && (flags.Changed("connections") || flags.Changed("outstanding")):
 		return usagef("--connections and --outstanding: they need a WORKLOAD, and no --suite")
+	case k.target != "" && !strings.HasPrefix(k.target, zkScheme):
+		return usagef("--target %q: want %sHOST:PORT", k.target, zkScheme)
+	case k.serverPID != 0 && k.target == "":
+		return usagef("--server-pid: a Tenure server tells by itself")
 	case k.config.Repeat < 1 || k.config.Repeat > 1000:
 		return usagef("--repeat %d: must be from 1 to 1000", k.config.Repeat)
 	}
@@ -136,28 +145,45 @@ func (k *benchCommand) prepare(flags *pflag.FlagSet, workloads []string) error {
 	return nil
 }
 
-func (k *benchCommand) run(ctx context.Context) error {
+// zkScheme begins the name of a ZooKeeper server.
+const zkScheme = "zk://"
+
+// chooseTarget sets what is measured and returns its address.
+func (k *benchCommand) chooseTarget(ctx context.Context) (string, error) {
+	if k.target != "" {
+		addr := strings.TrimPrefix(k.target, zkScheme)
+		k.config.Target = &bench.ZooKeeper{Addr: addr, PID: k.serverPID}
+		return addr, nil
+	}
 	servers, err := k.app.servers()
 	if err != nil {
-		return err
+		return "", err
 	}
 	o, err := k.app.options(servers)
 	if err != nil {
-		return err
+		return "", err
 	}
+	// A session first, so that a server that is not there is told as with other verbs.
+	c, err := connect(ctx, o, where(servers), k.app.limit(), false)
+	if err != nil {
+		return "", err
+	}
+	_ = c.client.Close() // it was only a question
+	k.config.Target = &bench.Tenure{Label: k.app.targetName(ctx, servers), Options: o, Stale: k.app.stale,
+		ReadUsage: func(ctx context.Context) (bench.Usage, bool) { return k.app.serverUsage(ctx, servers[0]) }}
+	return where(servers), nil
+}
+
+func (k *benchCommand) run(ctx context.Context) error {
 	if k.app.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, k.app.timeout)
 		defer cancel()
 	}
-	// A session first, so that a server that is not there is told as with other verbs.
-	c, err := connect(ctx, o, where(servers), k.app.limit(), false)
+	address, err := k.chooseTarget(ctx)
 	if err != nil {
 		return err
 	}
-	_ = c.client.Close() // it was only a question
-	k.config.Target = &bench.Tenure{Label: k.app.targetName(ctx, servers), Options: o, Stale: k.app.stale,
-		ReadUsage: func(ctx context.Context) (bench.Usage, bool) { return k.app.serverUsage(ctx, servers[0]) }}
 	if k.app.stderrIsTerminal {
 		k.config.Progress = func(p bench.Progress) { fmt.Fprint(k.app.stderr, progressLine(p)) }
 	}
@@ -167,7 +193,7 @@ func (k *benchCommand) run(ctx context.Context) error {
 	}
 	var local *fs.PathError // the probe's files
 	if err != nil && ctx.Err() == nil && !errors.As(err, &local) {
-		err = &requestError{where(servers), err}
+		err = &requestError{address, err}
 	}
 	if report == nil || len(report.Rows) == 0 {
 		return err
