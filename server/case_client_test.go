@@ -2,10 +2,13 @@ package server
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/tenure-dev/tenure/client"
+	"github.com/tenure-dev/tenure/znode"
 )
 
 // Goal (C069): a write that the server refuses to read, because its limit is lower than
@@ -43,5 +46,56 @@ func TestC069WriteRefusedByALowerLimitOfTheServer(t *testing.T) {
 	}
 	if now := c.Session().ID(); now != session {
 		t.Errorf("session %v became %v", session, now)
+	}
+}
+
+// Goal (C101): a client that is busy with big answers keeps its session. Method: with a
+// timeout of 2 s, two hundred listings of a parent with 20 000 children at once, which may
+// take longer than that, beside small reads.
+func TestC101BigAnswersDoNotStarveTheHeartbeat(t *testing.T) {
+	s := startServer(t, Config{})
+	c, err := client.Connect(t.Context(), client.Options{Endpoints: []string{s.Addr().String()}, Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const children = 20_000
+	for i := 0; i <= children; i += 500 {
+		ops := make([]znode.Op, 0, 500)
+		for j := max(i, 1); j < min(i+500, children+1); j++ {
+			ops = append(ops, &znode.Create{Path: fmt.Sprintf("/big/%06d", j), ACL: znode.OpenACL})
+		}
+		if i == 0 {
+			ops = append([]znode.Op{&znode.Create{Path: "/big", ACL: znode.OpenACL}}, ops...)
+		}
+		if _, err := c.Multi(t.Context(), ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	session := c.Session().ID()
+	var busy sync.WaitGroup
+	for range 200 {
+		busy.Go(func() {
+			if names, _, err := c.Children(t.Context(), "/big", client.ReadOptions{}); err != nil || len(names) != children {
+				t.Errorf("%d children, %v", len(names), err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { busy.Wait(); close(done) }()
+	small := 0
+	for began := time.Now(); ; small++ {
+		if _, _, err := c.Get(t.Context(), "/big", client.ReadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-done:
+			t.Logf("%d small reads in the %v that the listings took", small, time.Since(began))
+			if now := c.Session().ID(); now != session {
+				t.Errorf("session %v became %v", session, now)
+			}
+			return
+		default:
+		}
 	}
 }
