@@ -88,3 +88,26 @@ func TestC025HangingDiskExpiresNobody(t *testing.T) {
 		t.Errorf("the ephemeral of a session that could not be heard: %v", e)
 	}
 }
+
+// Goal (C025, the other way to hang): while an entry cannot be applied nobody is expired.
+// Method: the test holds the state lock, as a read that the disk keeps does, so that
+// apply waits for it with a write; a client that is not heard has an ephemeral.
+func TestC025HangingApplyExpiresNobody(t *testing.T) {
+	s := startServer(t, Config{})
+	busy, quiet := openRaw(t, s), dialRaw(t, s, subprotocolJute)
+	quiet.connect(wire.ConnectRequest{TimeoutMs: 1000})
+	if _, e := quiet.create("/alive", "", znode.Mode{Kind: znode.Ephemeral}); e != znode.OK {
+		t.Fatal(e)
+	}
+	s.state.RLock()
+	xid := busy.send(wire.Request{Op: wire.OpCreate, Body: &znode.Create{Path: "/w", ACL: znode.OpenACL}})
+	hang := time.NewTimer(3 * time.Second)
+	<-hang.C
+	s.state.RUnlock()
+	if r := busy.next(); r.Xid != xid || r.Err != znode.OK {
+		t.Fatalf("reply to %d: %v, want to %d: OK", r.Xid, r.Err, xid)
+	}
+	if _, e := quiet.get("/alive"); e != znode.OK {
+		t.Errorf("the ephemeral of a session that could not be heard: %v", e)
+	}
+}

@@ -24,8 +24,13 @@ type pendingCalls struct {
 // logStuck is how long the log may answer nothing before it counts as stuck.
 const logStuck = int64(100e6)
 
-// stuck reports whether calls wait for a log that does not move, as when its disk hangs.
-func (p *pendingCalls) stuck(now int64) bool {
+// stuck reports whether calls wait for a log that does not move, as when its disk hangs,
+// or readers for an entry whose application does not end.
+func (s *Server) stuck(now int64) bool {
+	if began := s.applying.Load(); began != 0 && now-began > logStuck {
+		return true
+	}
+	p := &s.pending
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.mu.calls) > 0 && now-p.mu.since > logStuck
@@ -107,6 +112,8 @@ func (s *Server) Apply(entries []replica.Entry) error {
 
 func (s *Server) applyEntry(e replica.Entry) error {
 	began := s.now()
+	s.applying.Store(began)
+	defer s.applying.Store(0)
 	batch := s.store.Begin(e.Index)
 	done := s.applyScratch[:0]
 	if len(e.Data) > 0 {

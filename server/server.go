@@ -49,11 +49,11 @@ type Server struct {
 	rep     *replica.Replica
 	metrics *metrics
 
-	state     sync.RWMutex // see the package comment
-	published int64        // zxid of the newest change that was told; apply only
-	kicked    map[*conn]struct{}
-	// applyScratch is apply's.
-	applyScratch []applied
+	state        sync.RWMutex // see the package comment
+	published    int64        // zxid of the newest change that was told; apply only
+	kicked       map[*conn]struct{}
+	applyScratch []applied    // apply only
+	applying     atomic.Int64 // when apply began with an entry, 0 while it has none
 
 	pending     pendingCalls
 	sessions    *liveSessions

@@ -158,7 +158,7 @@ func (s *Server) expire(ctx context.Context) {
 	hang := logHang{last: s.now()}
 	for {
 		now := s.now()
-		due, until, extended := s.sessions.expired(now, &stall, hang.look(now, s.pending.stuck(now)))
+		due, until, extended := s.sessions.expired(now, &stall, hang.look(now, s.stuck(now)))
 		s.metrics.extended(extended)
 		if hang.tell() {
 			s.log.Warn("the log does not move: no session expires until it does")
