@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -57,7 +56,6 @@ type conn struct {
 	codec  wire.ServerCodec
 	id     watch.Watcher
 	remote string
-	log    *slog.Logger
 
 	// ids are the identities of the connection: set by the reader, read at delivery.
 	ids  atomic.Pointer[[]znode.Identity]
@@ -85,7 +83,6 @@ type conn struct {
 
 func newConn(s *Server, d door, codec wire.ServerCodec, remote string, ids []znode.Identity) *conn {
 	c := &conn{srv: s, door: d, codec: codec, id: watch.Watcher(s.lastConn.Add(1)), remote: remote}
-	c.log = s.log
 	c.ids.Store(&ids)
 	c.wroteAt.Store(s.now())
 	return c

@@ -208,7 +208,7 @@ func (c *conn) authenticate(a *wire.Auth) znode.Error {
 	var more []znode.Identity
 	if a.Scheme == "token" {
 		if !c.srv.token.ok(string(a.Data)) {
-			c.log.Warn("wrong admin token", "remote", c.remote)
+			c.srv.log.Warn("wrong admin token", "remote", c.remote)
 			return znode.AuthFailed
 		}
 		more = []znode.Identity{{Scheme: "super"}}
