@@ -15,6 +15,24 @@ type OneShot struct {
 	C <-chan wire.Event
 	// Cancel gives the watch up. It never blocks and may be called again.
 	Cancel func()
+
+	c *Client
+	o *oneShot
+}
+
+// Notify makes f be called once with what C tells: the event, or ok = false if the watch
+// ended without one. It is for those who pass many watches on and want no goroutine for
+// each. f may run at once, and runs under the client's lock: it must be short, must not
+// block and must not call the client. A second call replaces the function of the first,
+// unless that has run.
+func (w OneShot) Notify(f func(ev wire.Event, ok bool)) {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.o.ended {
+		f(w.o.event, w.o.fired)
+		return
+	}
+	w.o.notify = f
 }
 
 // oneShot is a OneShot as the client keeps it; guarded by Client.mu.
@@ -22,6 +40,10 @@ type oneShot struct {
 	c     chan wire.Event // capacity 1
 	since int64           // zxid of the reply that set it
 	ended bool
+	// notify, if set, is told what c tells.
+	notify func(ev wire.Event, ok bool)
+	event  wire.Event // if fired
+	fired  bool
 }
 
 func (o *oneShot) end(ev *wire.Event) {
@@ -30,9 +52,14 @@ func (o *oneShot) end(ev *wire.Event) {
 	}
 	o.ended = true
 	if ev != nil {
+		o.event, o.fired = *ev, true
 		o.c <- *ev // never blocks: the only value
 	}
 	close(o.c)
+	if o.notify != nil {
+		o.notify(o.event, o.fired)
+		o.notify = nil
+	}
 }
 
 // GetW is Get, linearizable, with a watch for the next change of the data or the
@@ -152,7 +179,7 @@ func (c *Client) arm(cl *call, key watchKey) OneShot {
 		o.since = rep.Zxid
 		table[key.path] = append(table[key.path], o)
 	}
-	return OneShot{C: o.c, Cancel: func() {
+	return OneShot{c: c, o: o, C: o.c, Cancel: func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if o.ended {

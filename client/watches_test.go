@@ -345,3 +345,67 @@ func TestWatchesShareARegistration(t *testing.T) {
 		}
 	})
 }
+
+// Goal: Notify tells once what C tells, whether it is asked before or after, and takes
+// no goroutine. Method: an event, a Cancel and the end of the session, each with Notify
+// before and after.
+func TestNotify(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
+		c := f.client(t, nil)
+		mustCreate(t, c, "/n", znode.Persistent)
+		type outcome struct {
+			ev wire.Event
+			ok bool
+		}
+		watch := func() (OneShot, func() []outcome) {
+			t.Helper()
+			_, _, w, err := c.GetW(t.Context(), "/n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := make(chan outcome, 2)
+			return w, func() (all []outcome) {
+				w.Notify(func(ev wire.Event, ok bool) { told <- outcome{ev, ok} })
+				synctest.Wait()
+				for len(told) > 0 {
+					all = append(all, <-told)
+				}
+				return all
+			}
+		}
+		ends := []struct {
+			name string
+			end  func(w OneShot)
+			ok   bool
+		}{
+			{"an event", func(OneShot) { _, _ = c.Set(t.Context(), "/n", nil, -1) }, true},
+			{"Cancel", func(w OneShot) { w.Cancel() }, false},
+			{"Close", func(OneShot) { c.Close() }, false},
+		}
+		for _, e := range ends {
+			before, asked := watch()
+			if got := asked(); len(got) != 0 {
+				t.Errorf("%s: told %v before it", e.name, got)
+			}
+			after, ask := watch()
+			told := make(chan outcome, 2)
+			before.Notify(func(ev wire.Event, ok bool) { told <- outcome{ev, ok} })
+			e.end(before)
+			synctest.Wait()
+			if e.name == "Cancel" {
+				after.Cancel()
+			}
+			if len(told) != 1 {
+				t.Fatalf("%s: told %d times, want once", e.name, len(told))
+			}
+			for _, got := range append(ask(), <-told) {
+				if got.ok != e.ok || e.ok && (got.ev.Type != znode.EventDataChanged || got.ev.Path != "/n") {
+					t.Errorf("%s: told %+v", e.name, got)
+				}
+			}
+			if ev, ok := <-after.C; ok != e.ok || ok && ev.Path != "/n" {
+				t.Errorf("%s: C has %v, %v", e.name, ev, ok)
+			}
+		}
+	})
+}
