@@ -164,13 +164,7 @@ func (u *Upkeep) ensure(log *slog.Logger, what string, f func(ctx context.Contex
 	if finish == nil {
 		finish = func(error) {}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.mu.over != nil {
-		finish(nil)
-		return
-	}
-	u.wg.Go(func() {
+	try := func() {
 		var b backoff
 		for {
 			err := f(u.ctx)
@@ -187,7 +181,16 @@ func (u *Upkeep) ensure(log *slog.Logger, what string, f func(ctx context.Contex
 			log.Debug("to be finished", "what", what, "err", err)
 			_ = pause(u.ctx, b.next()) // an end of ctx shows at the top
 		}
-	})
+	}
+	u.mu.Lock()
+	over := u.mu.over != nil
+	if !over {
+		u.wg.Go(try)
+	}
+	u.mu.Unlock()
+	if over {
+		finish(nil)
+	}
 }
 
 // renew is the goroutine that proves the tenures; it ends when there are none.
