@@ -128,11 +128,15 @@ type stream struct {
 	connected bool  // the first message, which opens the session, has passed
 	opaque    bool  // not this protocol: everything is passed on
 	rest      int64 // of a frame whose beginning was passed on
+	need      int   // how many bytes it takes to know more; 0 if it was not said
 }
 
-// skip takes what needs no look; ok is false if there is nothing of the kind.
+// skip takes what needs no look, or nothing while a look would be in vain; ok is false if
+// it takes a look.
 func (s *stream) skip(b []byte) (n int, ok bool) {
 	switch {
+	case len(b) < s.need:
+		return 0, true
 	case s.opaque:
 		return len(b), true
 	case s.rest > 0:
@@ -140,7 +144,14 @@ func (s *stream) skip(b []byte) (n int, ok bool) {
 		s.rest -= int64(n)
 		return n, true
 	}
+	s.need = 0
 	return 0, false
+}
+
+// wait says that it takes size bytes, or as many as are held back, to know more.
+func (s *stream) wait(size int64) (int, message) {
+	s.need = int(min(size, followLimit))
+	return 0, message{}
 }
 
 // giveUp passes on everything from now on.
@@ -180,7 +191,7 @@ func (f *zooKeeperFollower) next(b []byte) (int, message) {
 		f.rest = size - have
 		return len(b), f.judged(b[4:])
 	}
-	return 0, message{}
+	return f.wait(size)
 }
 
 // websocketFollower follows an HTTP upgrade and then websocket messages.
@@ -266,7 +277,7 @@ func (f *websocketFollower) message(b []byte) (int, message) {
 		}
 		switch {
 		case have < end && len(b) < followLimit:
-			return 0, message{}
+			return f.wait(end)
 		case have < end:
 			f.rest, f.within = end-have, !h.fin || h.control
 			return len(b), f.judgedIf(binaryData, payload)
