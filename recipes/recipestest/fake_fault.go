@@ -1,0 +1,291 @@
+package recipestest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/znode"
+)
+
+// fakeFault is one that was armed for a kind of request.
+type fakeFault struct {
+	when     faultWhen
+	kind     OpKind
+	done     chan struct{} // closed when it has happened
+	released bool          // of holdAnswer
+	conn     *fakeConn     // of holdAnswer: the one that holds
+}
+
+type faultWhen uint8
+
+const (
+	cutBefore faultWhen = iota
+	cutAfter
+	holdAnswer
+)
+
+// matches reports whether a fault armed for kind k concerns a request of kind of.
+func (k OpKind) matches(of OpKind) bool {
+	return k == of || k == AnyWrite && of >= Create && of <= Multi
+}
+
+// faultFor takes the first armed fault that concerns a request, nil if none does.
+func (c *fakeClient) faultFor(when faultWhen, kind OpKind) *fakeFault {
+	i := slices.IndexFunc(c.faults, func(ft *fakeFault) bool { return ft.when == when && ft.kind.matches(kind) })
+	if i < 0 {
+		return nil
+	}
+	ft := c.faults[i]
+	c.faults = slices.Delete(c.faults, i, i+1)
+	return ft
+}
+
+func (c *fakeClient) arm(when faultWhen, kind OpKind) *fakeFault {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	ft := &fakeFault{when: when, kind: kind, done: make(chan struct{})}
+	c.faults = append(c.faults, ft)
+	return ft
+}
+
+// peer is the client with its verbs.
+func (c *fakeClient) peer() *Peer {
+	p := &Peer{
+		Store:          c,
+		CutAfterCommit: func(kind OpKind) <-chan struct{} { return c.arm(cutAfter, kind).done },
+		CutBeforeSend:  func(kind OpKind) <-chan struct{} { return c.arm(cutBefore, kind).done },
+		Hold:           c.holdNext,
+		Break:          c.breakConn,
+		Partition:      c.partition,
+		Heal:           c.heal,
+		Delay:          c.setDelay,
+		Expire:         c.expire,
+		FailSetWatches: c.loseWatches,
+		Pause:          c.pause,
+	}
+	return p
+}
+
+func (c *fakeClient) holdNext(kind OpKind) (<-chan struct{}, func()) {
+	ft := c.arm(holdAnswer, kind)
+	return ft.done, func() {
+		c.f.mu.Lock()
+		defer c.f.mu.Unlock()
+		if !ft.released && ft.conn != nil {
+			ft.conn.unhold()
+		}
+		ft.released = true
+	}
+}
+
+func (c *fakeClient) breakConn() {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	if c.conn != nil {
+		c.conn.sever()
+	}
+}
+
+func (c *fakeClient) partition() {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.partitioned = true
+}
+
+func (c *fakeClient) heal() {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.partitioned = false
+	c.flush()
+}
+
+// flush delivers what nothing holds back any more.
+func (c *fakeClient) flush() {
+	for !c.partitioned && len(c.heldUp) > 0 {
+		h := c.heldUp[0]
+		c.heldUp = c.heldUp[1:]
+		h.deliver()
+	}
+	for !c.partitioned && c.pauses == 0 && len(c.heldDown) > 0 {
+		h := c.heldDown[0]
+		c.heldDown = c.heldDown[1:]
+		h.conn.arrive(h.deliver)
+	}
+}
+
+func (c *fakeClient) setDelay(d time.Duration) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.delay = d
+}
+
+func (c *fakeClient) expire(t testing.TB) {
+	t.Helper()
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	s := c.f.sessions[c.cur.id]
+	if s == nil || c.f.leader == nil {
+		t.Errorf("expire session %v: it is not open, or there is no leader", c.cur.id)
+		return
+	}
+	c.f.endSession(s, true)
+}
+
+func (c *fakeClient) loseWatches() {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.failSetWatches = true
+}
+
+func (c *fakeClient) pause() (resume func()) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	if c.pauses++; c.pauses == 1 {
+		c.resumed = make(chan struct{})
+	}
+	resumed := false
+	return func() {
+		c.f.mu.Lock()
+		defer c.f.mu.Unlock()
+		if resumed || c.pauses == 0 {
+			return
+		}
+		resumed = true
+		if c.pauses--; c.pauses == 0 {
+			c.goOn()
+		}
+	}
+}
+
+// unpause ends all pauses.
+func (c *fakeClient) unpause() {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	if c.pauses > 0 {
+		c.pauses = 0
+		c.goOn()
+	}
+}
+
+// goOn is what happens after a pause.
+func (c *fakeClient) goOn() {
+	close(c.resumed)
+	c.flush()
+	c.schedule()
+}
+
+// Restart stops all members, starts them again after down with all that was committed,
+// and returns. All sessions then have a full timeout.
+func (f *Fake) Restart(down time.Duration) {
+	f.retain()
+	defer f.release()
+	f.mu.Lock()
+	f.leader = nil
+	for _, m := range f.members {
+		m.down = true
+		for _, conn := range slices.Clone(m.conns) {
+			conn.sever()
+		}
+	}
+	f.mu.Unlock()
+	time.Sleep(down)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		m.down = false
+	}
+	f.elect()
+}
+
+// elect makes the member that has most, of those that have a majority, the leader, and
+// gives all sessions a full timeout.
+func (f *Fake) elect() {
+	if f.leader != nil {
+		return
+	}
+	var best *member
+	able := 0
+	for _, m := range f.members {
+		if m.isolated || m.down {
+			continue
+		}
+		able++
+		if best == nil || m.tree.LastZxid()+int64(len(m.pending)) > best.tree.LastZxid()+int64(len(best.pending)) {
+			best = m
+		}
+	}
+	if 2*able <= len(f.members) {
+		return
+	}
+	for i := range best.pending {
+		best.pending[i].at = 0
+	}
+	best.lag = 0
+	best.catchUp()
+	f.leader = best
+	for _, s := range f.sessions {
+		s.lastTouch = f.now()
+		f.armExpiry(s)
+	}
+	for _, m := range f.members {
+		m.reachable()
+	}
+}
+
+// reachable goes on with what waited at m for the leader.
+func (m *member) reachable() {
+	m.catchUp()
+	if !m.reaches() {
+		return
+	}
+	parked := m.parked
+	m.parked = nil
+	for _, again := range parked {
+		again()
+	}
+	for _, conn := range slices.Clone(m.conns) {
+		for _, k := range slices.Clone(conn.queue) {
+			conn.submit(k)
+		}
+		conn.answer()
+	}
+}
+
+// SetCounter makes n the number that the next sequential child of path gets. Negative
+// ones are those that ZooKeeper has behind 2147483647; Tenure refuses them.
+func (f *Fake) SetCounter(t testing.TB, path string, n int32) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leader == nil || f.leader.tree.Node(path) == nil {
+		t.Errorf("set the counter of %s: no such znode, or no leader", path)
+		return
+	}
+	counters := f.leader.tree.Children(path)
+	counters.Created = int64(uint32(n))
+	f.publish(znode.Delta{
+		Zxid: f.leader.tree.LastZxid() + 1, TimeMs: time.Now().UnixMilli(),
+		Children: []znode.ChildrenEffect{{Path: path, Children: counters}},
+	})
+}
+
+// Reap removes every container that had children and has none, until there is none.
+func (f *Fake) Reap() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for again := f.leader != nil; again; {
+		again = false
+		var empty []string
+		f.leader.tree.All(func(path string, n *znode.Node, c znode.Children) bool {
+			if n != nil && n.Kind == znode.Container && znode.Reapable(n, c, 0) {
+				empty = append(empty, path)
+			}
+			return true
+		})
+		for _, path := range empty {
+			f.commit(0, &znode.Reap{Path: path})
+			again = true
+		}
+	}
+}
