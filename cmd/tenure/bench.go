@@ -145,9 +145,6 @@ func (k *benchCommand) prepare(flags *pflag.FlagSet, workloads []string) error {
 	return nil
 }
 
-// zkScheme begins the name of a ZooKeeper server.
-const zkScheme = "zk://"
-
 // chooseTarget sets what is measured and returns its address.
 func (k *benchCommand) chooseTarget(ctx context.Context) (string, error) {
 	if k.target != "" {
@@ -155,7 +152,7 @@ func (k *benchCommand) chooseTarget(ctx context.Context) (string, error) {
 		k.config.Target = &bench.ZooKeeper{Addr: addr, PID: k.serverPID}
 		return addr, nil
 	}
-	servers, err := k.app.servers()
+	servers, err := k.app.tenureServers("bench")
 	if err != nil {
 		return "", err
 	}
@@ -164,11 +161,11 @@ func (k *benchCommand) chooseTarget(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// A session first, so that a server that is not there is told as with other verbs.
-	c, err := connect(ctx, o, where(servers), k.app.limit(), false)
+	c, err := k.app.connect(ctx, servers)
 	if err != nil {
 		return "", err
 	}
-	_ = c.client.Close() // it was only a question
+	_ = c.tree.Close() // it was only a question
 	k.config.Target = &bench.Tenure{Label: k.app.targetName(ctx, servers), Options: o, Stale: k.app.stale,
 		ReadUsage: func(ctx context.Context) (bench.Usage, bool) { return k.app.serverUsage(ctx, servers[0]) }}
 	return where(servers), nil

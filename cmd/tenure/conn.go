@@ -19,7 +19,8 @@ const pageSize = 1000
 // conn is an open session whose every request is bounded in time and whose errors
 // say which server was asked. It may be used by any number of goroutines.
 type conn struct {
-	client *client.Client
+	tree   tree
+	client *client.Client // nil if the server is a ZooKeeper
 	where  string
 	limit  time.Duration
 	read   client.ReadOptions
@@ -44,7 +45,7 @@ func (c *conn) do(ctx context.Context, request func(ctx context.Context) error) 
 
 func (c *conn) Get(ctx context.Context, path string) (data []byte, stat znode.Stat, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		data, stat, err = c.client.Get(ctx, path, c.read)
+		data, stat, err = c.tree.Get(ctx, path, c.read)
 		return err
 	})
 	return data, stat, err
@@ -53,7 +54,7 @@ func (c *conn) Get(ctx context.Context, path string) (data []byte, stat znode.St
 // Stat fails with znode.NoNode if there is no node.
 func (c *conn) Stat(ctx context.Context, path string) (stat znode.Stat, life znode.Lifetime, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		stat, life, err = c.client.Stat(ctx, path, c.read)
+		stat, life, err = c.tree.Stat(ctx, path, c.read)
 		return err
 	})
 	return stat, life, err
@@ -61,15 +62,16 @@ func (c *conn) Stat(ctx context.Context, path string) (stat znode.Stat, life zno
 
 func (c *conn) List(ctx context.Context, path string, p wire.List) (reply wire.ListReply, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		reply, err = c.client.List(ctx, path, p, c.read)
+		reply, err = c.tree.List(ctx, path, p, c.read)
 		return err
 	})
 	return reply, err
 }
 
-func (c *conn) Create(ctx context.Context, path string, data []byte, o client.CreateOptions) (created string, stat znode.Stat, err error) {
+// CreateNode returns a zero Stat if wantStat is false.
+func (c *conn) CreateNode(ctx context.Context, path string, data []byte, o client.CreateOptions, wantStat bool) (created string, stat znode.Stat, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		created, stat, err = c.client.Create(ctx, path, data, o)
+		created, stat, err = c.tree.CreateNode(ctx, path, data, o, wantStat)
 		return err
 	})
 	return created, stat, err
@@ -77,19 +79,19 @@ func (c *conn) Create(ctx context.Context, path string, data []byte, o client.Cr
 
 func (c *conn) Set(ctx context.Context, path string, data []byte, version int32) (stat znode.Stat, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		stat, err = c.client.Set(ctx, path, data, version)
+		stat, err = c.tree.Set(ctx, path, data, version)
 		return err
 	})
 	return stat, err
 }
 
 func (c *conn) Delete(ctx context.Context, path string, version int32) error {
-	return c.do(ctx, func(ctx context.Context) error { return c.client.Delete(ctx, path, version) })
+	return c.do(ctx, func(ctx context.Context) error { return c.tree.Delete(ctx, path, version) })
 }
 
 func (c *conn) GetACL(ctx context.Context, path string) (acl []znode.ACL, stat znode.Stat, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		acl, stat, err = c.client.GetACL(ctx, path)
+		acl, stat, err = c.tree.GetACL(ctx, path)
 		return err
 	})
 	return acl, stat, err
@@ -97,7 +99,7 @@ func (c *conn) GetACL(ctx context.Context, path string) (acl []znode.ACL, stat z
 
 func (c *conn) SetACL(ctx context.Context, path string, acl []znode.ACL, version int32) (stat znode.Stat, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		stat, err = c.client.SetACL(ctx, path, acl, version)
+		stat, err = c.tree.SetACL(ctx, path, acl, version)
 		return err
 	})
 	return stat, err
@@ -105,7 +107,7 @@ func (c *conn) SetACL(ctx context.Context, path string, acl []znode.ACL, version
 
 func (c *conn) Multi(ctx context.Context, ops ...znode.Op) (results []znode.Result, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		results, err = c.client.Multi(ctx, ops...)
+		results, err = c.tree.Multi(ctx, ops...)
 		return err
 	})
 	return results, err
@@ -113,14 +115,17 @@ func (c *conn) Multi(ctx context.Context, ops ...znode.Op) (results []znode.Resu
 
 func (c *conn) CountDescendants(ctx context.Context, path string) (n int, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
-		n, err = c.client.CountDescendants(ctx, path)
+		n, err = c.tree.CountDescendants(ctx, path)
 		return err
 	})
+	if isUnimplemented(err) {
+		return countByListing(ctx, c, path)
+	}
 	return n, err
 }
 
 func (c *conn) Sync(ctx context.Context, path string) error {
-	return c.do(ctx, func(ctx context.Context) error { return c.client.Sync(ctx, path) })
+	return c.do(ctx, func(ctx context.Context) error { return c.tree.Sync(ctx, path) })
 }
 
 func (c *conn) Sessions(ctx context.Context, after session.ID, limit int32) (reply wire.SessionsReply, err error) {
@@ -146,7 +151,7 @@ func (c *conn) Status(ctx context.Context) (reply wire.StatusReply, err error) {
 // Watch yields the client's events; an error says where.
 func (c *conn) Watch(ctx context.Context, path string, o client.WatchOptions) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
-		for event, err := range c.client.Watch(ctx, path, o) {
+		for event, err := range c.tree.Watch(ctx, path, o) {
 			if err != nil {
 				err = &requestError{c.where, err}
 			}

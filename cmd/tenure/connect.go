@@ -26,6 +26,7 @@ const (
 
 // endpoint is one server to use.
 type endpoint struct {
+	zk     bool // a ZooKeeper
 	secure bool
 	host   string // host:port
 	chroot string // "" or a path
@@ -77,13 +78,17 @@ func parseEndpoint(s string, secure bool) (endpoint, error) {
 	return e, nil
 }
 
-// servers returns the endpoints that the flags, else the environment, name.
+// servers returns the endpoints that the flags, else the environment, name: either all
+// are Tenure servers or all are one ZooKeeper's.
 func (a *app) servers() ([]endpoint, error) {
 	names := a.endpoints
 	if len(names) == 0 {
 		names = strings.Split(os.Getenv("TENURE_ENDPOINTS"), ",")
 	}
 	secure := a.cacert != "" || a.cert != "" || a.insecureTLS
+	if all := strings.Join(names, ","); strings.HasPrefix(strings.TrimSpace(all), zkScheme) {
+		return parseZKAddress(all, secure)
+	}
 	var all []endpoint
 	for _, name := range names {
 		if name = strings.TrimSpace(name); name == "" {
@@ -99,6 +104,15 @@ func (a *app) servers() ([]endpoint, error) {
 		all = []endpoint{{secure: secure, host: defaultEndpoint}}
 	}
 	return all, nil
+}
+
+// tenureServers is servers for a command that only Tenure has.
+func (a *app) tenureServers(command string) ([]endpoint, error) {
+	servers, err := a.servers()
+	if err == nil && servers[0].zk {
+		return nil, usagef("%s: ZooKeeper has no such operation, and %s%s is one", command, zkScheme, where(servers))
+	}
+	return servers, err
 }
 
 // tlsConfig builds what the TLS flags ask for. With none of them it is the default
@@ -125,9 +139,25 @@ func (a *app) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// identities returns what to present to the server: --auth, else TENURE_AUTH, and
+// identities returns what to present to a Tenure server: --auth, else TENURE_AUTH, and
 // the admin token.
 func (a *app) identities() ([]client.Auth, error) {
+	all, err := a.ownIdentities()
+	if err != nil {
+		return nil, err
+	}
+	token, err := a.adminToken()
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		all = append(all, client.Auth{Scheme: "token", Secret: token})
+	}
+	return all, nil
+}
+
+// ownIdentities returns the identities that --auth, else TENURE_AUTH, gives.
+func (a *app) ownIdentities() ([]client.Auth, error) {
 	from, list := "--auth", a.auth
 	if len(list) == 0 {
 		from, list = "TENURE_AUTH", strings.Split(os.Getenv("TENURE_AUTH"), "\n")
@@ -143,13 +173,6 @@ func (a *app) identities() ([]client.Auth, error) {
 			return nil, usagef("%s: want SCHEME:SECRET, as in digest:user:password", from)
 		}
 		all = append(all, client.Auth{Scheme: scheme, Secret: secret})
-	}
-	token, err := a.adminToken()
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
-		all = append(all, client.Auth{Scheme: "token", Secret: token})
 	}
 	return all, nil
 }
@@ -213,44 +236,69 @@ func (a *app) withConn(ctx context.Context, verb func(ctx context.Context, c *co
 	if err != nil {
 		return err
 	}
-	o, err := a.options(servers)
-	if err != nil {
-		return err
-	}
 	if a.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, a.timeout)
 		defer cancel()
 	}
-	c, err := connect(ctx, o, where(servers), a.limit(), a.stale)
+	c, err := a.connect(ctx, servers)
 	if err != nil {
 		return err
 	}
 	err = verb(ctx, c)
-	if closeErr := c.client.Close(); err == nil && closeErr != nil && !errors.Is(closeErr, client.ErrClosed) {
+	if closeErr := c.tree.Close(); err == nil && closeErr != nil && !errors.Is(closeErr, client.ErrClosed) {
 		err = &requestError{c.where, closeErr}
 	}
 	return err
 }
 
-// connect opens a session within limit. A failure names the address and the cause.
-func connect(ctx context.Context, o client.Options, where string, limit time.Duration, stale bool) (*conn, error) {
-	c := &conn{where: where, limit: limit, read: client.ReadOptions{Stale: stale}}
-	limit = min(limit, connectLimit)
+// withTenure is withConn for a command that only Tenure has.
+func (a *app) withTenure(ctx context.Context, command string, verb func(ctx context.Context, c *conn) error) error {
+	if _, err := a.tenureServers(command); err != nil {
+		return err
+	}
+	return a.withConn(ctx, verb)
+}
+
+// open opens the tree of servers: the one place that tells Tenure from ZooKeeper.
+func (a *app) open(servers []endpoint) (func(ctx context.Context, c *conn) error, error) {
+	if servers[0].zk {
+		o, err := a.zkOptions(servers)
+		return func(ctx context.Context, c *conn) (err error) {
+			c.tree, err = connectZK(ctx, o)
+			return err
+		}, err
+	}
+	o, err := a.options(servers)
+	return func(ctx context.Context, c *conn) (err error) {
+		if c.client, err = client.Connect(ctx, o); err == nil {
+			c.tree = tenureTree{c.client}
+		}
+		return err
+	}, err
+}
+
+// connect opens a session within the limit. A failure names the address and the cause.
+func (a *app) connect(ctx context.Context, servers []endpoint) (*conn, error) {
+	open, err := a.open(servers)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{where: where(servers), limit: a.limit(), read: client.ReadOptions{Stale: a.stale}}
+	limit := min(c.limit, connectLimit)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var err error
-	if c.client, err = client.Connect(bounded, o); err == nil {
+	if err = open(bounded, c); err == nil {
 		return c, nil
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, &requestError{fmt.Sprintf("no session with %s within %v", where, limit), err}
+		return nil, &requestError{fmt.Sprintf("no session with %s within %v", c.where, limit), err}
 	}
 	if exitCode(err) == exitError { // whatever it was, no session came of it
 		err = &codeError{exitUnreachable, err}
 	}
-	return nil, &requestError{"no session with " + where, err}
+	return nil, &requestError{"no session with " + c.where, err}
 }

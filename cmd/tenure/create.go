@@ -143,7 +143,7 @@ func (k *createCommand) run(ctx context.Context, c *conn) error {
 			return err
 		}
 	}
-	path, stat, err := c.Create(ctx, k.path, k.data, k.options)
+	path, stat, err := c.CreateNode(ctx, k.path, k.data, k.options, k.app.output == outputJSON)
 	if err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func createParents(ctx context.Context, c *conn, path string) error {
 	if path == "" || path == "/" {
 		return nil
 	}
-	_, _, err := c.Create(ctx, path, nil, client.CreateOptions{})
+	_, _, err := c.CreateNode(ctx, path, nil, client.CreateOptions{}, false)
 	if errors.Is(err, znode.NoNode) {
 		above, _ := znode.Split(path)
 		if err = createParents(ctx, c, above); err == nil {
-			_, _, err = c.Create(ctx, path, nil, client.CreateOptions{})
+			_, _, err = c.CreateNode(ctx, path, nil, client.CreateOptions{}, false)
 		}
 	}
 	if errors.Is(err, znode.NodeExists) {

@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
-
-	"github.com/tenure-dev/tenure/client"
 )
 
 // killDelay is what a command gets between SIGTERM and SIGKILL.
@@ -20,7 +18,7 @@ func (a *app) hold(ctx context.Context, c *conn, path string, child []string) er
 	if err := a.out.Flush(); err != nil {
 		return err
 	}
-	s := c.client.Session()
+	s := c.tree.Held()
 	if len(child) == 0 {
 		select {
 		case <-ctx.Done():
@@ -50,7 +48,7 @@ func (a *app) hold(ctx context.Context, c *conn, path string, child []string) er
 }
 
 // sessionOver says why the session of c ended while it was to be held.
-func sessionOver(c *conn, s *client.Session) error {
+func sessionOver(c *conn, s heldSession) error {
 	return &codeError{exitUnreachable, &requestError{c.where, fmt.Errorf("session %v is over: %w", s.ID(), s.Err())}}
 }
 

@@ -78,7 +78,8 @@ func (i *importer) createOf(r *record) (*znode.Create, error) {
 	return op, nil
 }
 
-// flush creates the batch: in one transaction if none of it exists yet, else one by one.
+// flush creates the batch: in one transaction if none of it exists yet and the server
+// can, else one by one.
 func (i *importer) flush(ctx context.Context) error {
 	batch := i.batch
 	i.batch, i.batchBytes = nil, 0
@@ -94,7 +95,8 @@ func (i *importer) flush(ctx context.Context) error {
 		i.created += len(batch)
 		return nil
 	}
-	if failedOp(results) < 0 || !errors.Is(err, znode.NodeExists) {
+	exists := failedOp(results) >= 0 && errors.Is(err, znode.NodeExists)
+	if !exists && !errors.Is(err, errNotInTxn) {
 		return err
 	}
 	return i.each(ctx, batch, i.create)

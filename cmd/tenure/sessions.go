@@ -21,7 +21,7 @@ The session of this command is among them. Servers may ask for the admin token
 (--token-file).`,
 		Args: args("no argument", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withConn(cmd.Context(), a.sessions)
+			return a.withTenure(cmd.Context(), "sessions", a.sessions)
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -33,7 +33,7 @@ The session of this command is among them. Servers may ask for the admin token
 			if err != nil || id <= 0 {
 				return usagef("sessions kill %q: want a session id such as 0x100000007", args[0])
 			}
-			return a.withConn(cmd.Context(), func(ctx context.Context, c *conn) error {
+			return a.withTenure(cmd.Context(), "sessions kill", func(ctx context.Context, c *conn) error {
 				return killSession(ctx, c, session.ID(id))
 			})
 		},

@@ -47,7 +47,7 @@ read by its owner only, as it holds all data and the passwords of sessions.`,
 
 // snapshotSave downloads a snapshot from the first server that can be reached.
 func (a *app) snapshotSave(ctx context.Context, name string, force bool) error {
-	servers, err := a.servers()
+	servers, err := a.tenureServers("snapshot save")
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ type memberStatus struct {
 }
 
 func (a *app) status(ctx context.Context) error {
-	servers, err := a.servers()
+	servers, err := a.tenureServers("status")
 	if err != nil {
 		return err
 	}
@@ -64,12 +64,7 @@ func (a *app) status(ctx context.Context) error {
 // /readyz why.
 func (a *app) memberStatus(ctx context.Context, server endpoint) memberStatus {
 	m := memberStatus{server: server}
-	o, err := a.options([]endpoint{server})
-	if err != nil {
-		m.err = err
-		return m
-	}
-	c, err := connect(ctx, o, server.host, a.limit(), a.stale)
+	c, err := a.connect(ctx, []endpoint{server})
 	if err != nil {
 		if text, ok := a.notReady(ctx, server); ok {
 			err = fmt.Errorf("%w; its /readyz says: %s", err, text)
@@ -77,7 +72,7 @@ func (a *app) memberStatus(ctx context.Context, server endpoint) memberStatus {
 		m.err = err
 		return m
 	}
-	defer c.client.Close()
+	defer c.tree.Close()
 	reply, err := c.Status(ctx)
 	m.figures, m.err = reply.Figures, err
 	return m

@@ -67,8 +67,10 @@ func (a *app) txn(ctx context.Context, name string, child []string) error {
 	ops := make([]znode.Op, len(lines))
 	for i, line := range lines {
 		ops[i] = line.op
-		create, ok := line.op.(*znode.Create)
-		ephemeral = ephemeral || ok && create.Mode.Kind == znode.Ephemeral
+		if create, ok := line.op.(*znode.Create); ok {
+			ephemeral = ephemeral || create.Mode.Kind == znode.Ephemeral
+			create.WantStat = a.output == outputJSON // nothing else shows it
+		}
 	}
 	if child != nil && (!ephemeral || len(child) == 0) {
 		return usagef("txn: a command behind -- needs an ephemeral create and at least a name")

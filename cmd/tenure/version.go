@@ -51,7 +51,7 @@ func (a *app) ownVersion() error {
 
 // serverVersions prints what each server says of itself.
 func (a *app) serverVersions(ctx context.Context) error {
-	servers, err := a.servers()
+	servers, err := a.tenureServers("version --servers")
 	if err != nil {
 		return err
 	}
