@@ -273,7 +273,7 @@ func (c *fakeClient) SessionOpen(ctx context.Context, id int64) (bool, error) {
 	if !c.f.o.Exact {
 		return false, fmt.Errorf("session probe: %w", recipes.ErrUnsupported)
 	}
-	k := &call{}
+	k := &call{kind: Probe}
 	k.read = func(conn *fakeConn) { k.got.found = conn.m.tree.Session(session.ID(id)) != nil }
 	err := c.do(ctx, nil, k)
 	return k.got.found && err == nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-dev/tenure/recipes"
@@ -36,7 +37,9 @@ type fakeClient struct {
 	heldUp         []heldMessage
 	heldDown       []heldMessage
 	failSetWatches bool
+	isolated       []*member // by this client's verb
 	stats          Stats
+	wallOffset     atomic.Int64 // of the wall clock, in nanoseconds
 }
 
 // schedule sees to it that what the clock demands is done now and in future.

@@ -224,6 +224,9 @@ func (conn *fakeConn) submit(k *call) {
 		return
 	case !m.reaches():
 		return
+	case f.sessions[conn.s.id] != conn.s: // which m may not know yet
+		conn.closeByServer()
+		return
 	}
 	k.submitted = true
 	switch {

@@ -63,6 +63,13 @@ func (c *fakeClient) peer() *Peer {
 		Expire:         c.expire,
 		FailSetWatches: c.loseWatches,
 		Pause:          c.pause,
+		JumpWall:       func(d time.Duration) { c.wallOffset.Add(int64(d)) },
+	}
+	if n := len(c.f.members); n > 1 {
+		p.Move, p.Lag = c.move, c.setLag
+		if n > 2 {
+			p.Isolate, p.Rejoin = c.isolate, c.rejoin
+		}
 	}
 	return p
 }
@@ -72,6 +79,7 @@ func (c *fakeClient) holdNext(kind OpKind) (<-chan struct{}, func()) {
 	return ft.done, func() {
 		c.f.mu.Lock()
 		defer c.f.mu.Unlock()
+		c.faults = slices.DeleteFunc(c.faults, func(o *fakeFault) bool { return o == ft })
 		if !ft.released && ft.conn != nil {
 			ft.conn.unhold()
 		}
@@ -173,83 +181,6 @@ func (c *fakeClient) goOn() {
 	close(c.resumed)
 	c.flush()
 	c.schedule()
-}
-
-// Restart stops all members, starts them again after down with all that was committed,
-// and returns. All sessions then have a full timeout.
-func (f *Fake) Restart(down time.Duration) {
-	f.retain()
-	defer f.release()
-	f.mu.Lock()
-	f.leader = nil
-	for _, m := range f.members {
-		m.down = true
-		for _, conn := range slices.Clone(m.conns) {
-			conn.sever()
-		}
-	}
-	f.mu.Unlock()
-	time.Sleep(down)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.members {
-		m.down = false
-	}
-	f.elect()
-}
-
-// elect makes the member that has most, of those that have a majority, the leader, and
-// gives all sessions a full timeout.
-func (f *Fake) elect() {
-	if f.leader != nil {
-		return
-	}
-	var best *member
-	able := 0
-	for _, m := range f.members {
-		if m.isolated || m.down {
-			continue
-		}
-		able++
-		if best == nil || m.tree.LastZxid()+int64(len(m.pending)) > best.tree.LastZxid()+int64(len(best.pending)) {
-			best = m
-		}
-	}
-	if 2*able <= len(f.members) {
-		return
-	}
-	for i := range best.pending {
-		best.pending[i].at = 0
-	}
-	best.lag = 0
-	best.catchUp()
-	f.leader = best
-	for _, s := range f.sessions {
-		s.lastTouch = f.now()
-		f.armExpiry(s)
-	}
-	for _, m := range f.members {
-		m.reachable()
-	}
-}
-
-// reachable goes on with what waited at m for the leader.
-func (m *member) reachable() {
-	m.catchUp()
-	if !m.reaches() {
-		return
-	}
-	parked := m.parked
-	m.parked = nil
-	for _, again := range parked {
-		again()
-	}
-	for _, conn := range slices.Clone(m.conns) {
-		for _, k := range slices.Clone(conn.queue) {
-			conn.submit(k)
-		}
-		conn.answer()
-	}
 }
 
 // SetCounter makes n the number that the next sequential child of path gets. Negative

@@ -16,6 +16,7 @@ type member struct {
 	tree    *znode.Tree
 	pending []pendingDelta // committed, not applied here yet
 	lag     time.Duration
+	timed   bool // catchUp will be called for pending
 	// isolated: no link to the others. down: not running. cutOff: isolated for so long
 	// that it serves nobody.
 	isolated, down, cutOff bool
@@ -101,8 +102,14 @@ func (f *Fake) publish(d znode.Delta) {
 // catchUp applies what is due at m.
 func (m *member) catchUp() {
 	for len(m.pending) > 0 && !m.isolated && !m.down {
-		if wait := m.pending[0].at - m.f.now(); wait > 0 {
-			m.f.after(wait, m.catchUp)
+		if at := m.pending[0].at; at > m.f.now() {
+			if !m.timed {
+				m.timed = true
+				m.f.at(at, func() {
+					m.timed = false
+					m.catchUp()
+				})
+			}
 			return
 		}
 		d := m.pending[0].d
@@ -111,11 +118,22 @@ func (m *member) catchUp() {
 	}
 }
 
-// apply makes a change visible at m: events first, then the answers that waited for it.
+// apply makes a change visible at m: events first, then the end of sessions, then the
+// answers that waited for it.
 func (m *member) apply(d *znode.Delta) {
 	m.tree.Update(d)
 	for _, c := range d.Changes {
 		m.trigger(c, d.Zxid)
+	}
+	for _, e := range d.Sessions {
+		if e.Session != nil {
+			continue
+		}
+		for _, conn := range slices.Clone(m.conns) {
+			if conn.s.id == e.ID {
+				conn.closeByServer()
+			}
+		}
 	}
 	m.answerWaiting()
 }
@@ -138,13 +156,11 @@ func (f *Fake) openSession(timeout time.Duration) *serverSession {
 	return s
 }
 
-// endSession ends a session, its ephemerals and its connection.
+// endSession ends a session and its ephemerals. Its connection is closed by the member
+// that has it, as soon as that knows.
 func (f *Fake) endSession(s *serverSession, expired bool) {
 	delete(f.sessions, s.id)
 	f.commit(0, &znode.CloseSession{Session: s.id, Expired: expired})
-	if conn := s.conn; conn != nil {
-		conn.closeByServer()
-	}
 }
 
 // touch notes at member m that the session lives.

@@ -36,6 +36,7 @@ func (c *fakeClient) begin(wait time.Duration) {
 		changed: make(chan struct{}),
 	}
 	s.upkeep = recipes.NewUpkeep(s)
+	s.upkeep.SetWall(func() int64 { return time.Now().UnixNano() + c.wallOffset.Load() })
 	c.cur, c.conn = s, nil
 	go s.run()
 	c.dialAt = c.f.now() + wait

@@ -80,7 +80,8 @@ type Peer struct {
 type OpKind uint8
 
 // The kinds of requests. AnyWrite is the first four of them. Renew is Session.Renew,
-// and on a real ZooKeeper the check-only transaction that stands for it.
+// and on a real ZooKeeper the check-only transaction that stands for it. Probe is
+// Store.SessionOpen.
 const (
 	Create OpKind = iota + 1
 	Set
@@ -92,6 +93,7 @@ const (
 	Exists
 	Renew
 	Sync
+	Probe
 )
 
 // Hooked is a Store that calls a function before and after each call of another one: to
