@@ -175,8 +175,7 @@ func (s *Store) Multi(ctx context.Context, ops ...recipes.Op) ([]recipes.OpResul
 	sub, err := s.c.Multi(ctx, list...)
 	if err != nil {
 		for i := range sub {
-			code := sub[i].Err
-			if i < len(ops) && code != znode.OK && code != znode.RuntimeInconsistency {
+			if code := sub[i].Err; code != znode.OK && i < len(ops) {
 				return nil, &recipes.MultiError{Index: i, Op: ops[i], Err: code}
 			}
 		}

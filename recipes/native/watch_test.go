@@ -78,9 +78,12 @@ func TestWatchTellsChanges(t *testing.T) {
 		{"broken", p.Store, func() { p.Partition(); p.Break(); change(t, b); p.Heal() }},
 		{"restarted", long, func() { change(t, b); b.restart(t, 0) }},
 	} {
-		create(t, p.Store, "/w", znode.Persistent)
+		stat := create(t, p.Store, "/w", znode.Persistent)
 		all := watches(t, row.store)
 		row.play()
+		if from := b.figure(t, "history from zxid"); int64(from) <= stat.Czxid {
+			t.Errorf("%s: the history reaches back to %d, before the change", row.name, from)
+		}
 		wantTold(t, all, recipes.Changed)
 		for _, path := range []string{"/w/new", "/w"} {
 			if err := long.Delete(t.Context(), path, recipes.Always()); err != nil {
