@@ -9,37 +9,50 @@ import (
 	"github.com/tenure-dev/tenure/znode"
 )
 
-// admitted claims for the place at index me, or says how long it must hold off.
-func (l *line) admitted(ctx context.Context, p *place, line []entry, me int, seen stamp, seenGone map[string]stamp) (*Tenure, *wake, error) {
+// won is a place that holds. sent is when its proof was sent.
+type won struct {
+	*place
+	token Token
+	sent  stamp
+	ttl   time.Duration
+}
+
+func (p *place) held() Held { return Held{Path: p.path, Czxid: p.czxid} }
+
+// admission is the line as it was seen when a place need not wait for others.
+type admission struct {
+	line     []entry
+	me       int
+	slots    int
+	seen     stamp            // when the line's answer came
+	seenGone map[string]stamp // when each ghost's absence was first seen
+}
+
+// admitted claims for the place, or says how long it must hold off.
+func (l *line) admitted(ctx context.Context, p *place, a admission) (*won, time.Duration, error) {
 	r, version, err := l.readRecord(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	if h, mine := r.holds(p.name); mine {
 		// An earlier claim was applied although its answer was lost.
 		p.known = &knownRecord{r, version}
-		t, err := l.won(ctx, p, h.Token, stamp{})
-		return t, nil, err
+		w, err := l.prove(ctx, p, h.Token, stamp{})
+		return w, 0, err
 	}
-	slots := l.slots
-	if r.Slots > 0 {
-		slots = r.Slots
-	}
-	wait, over, err := l.holdOff(ctx, p, r, line, seen, seenGone, func(left []entry) bool {
-		return l.d.excluded(line, me, slots, left)
-	})
+	wait, over, err := l.holdOff(ctx, p, r, a)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	if wait > 0 {
 		l.o.Log.Debug("holding off", "path", p.path, "for", wait)
-		return nil, &wake{until: wait}, nil
+		return nil, wait, nil
 	}
-	t, err := l.claim(ctx, p, r.without(over...), version)
+	w, err := l.claim(ctx, p, r.without(over...), version)
 	if errors.Is(err, znode.BadVersion) {
 		err = fmt.Errorf("%w: the record of %s changed", ErrUnavailable, l.path)
 	}
-	return t, nil, err
+	return w, 0, err
 }
 
 // noRecord stands for the holder that a missing record may have forgotten.
@@ -47,20 +60,20 @@ const noRecord = ""
 
 // holdOff returns how long the place must wait until enough former holders cannot
 // believe any more, and which of them cannot already.
-func (l *line) holdOff(ctx context.Context, p *place, r record, line []entry, seen stamp, seenGone map[string]stamp, excluded func([]entry) bool) (wait time.Duration, over []string, err error) {
-	ghosts := r.ghosts(line)
-	if r.Token == 0 && len(r.Holders) == 0 {
+func (l *line) holdOff(ctx context.Context, p *place, r record, a admission) (wait time.Duration, over []string, err error) {
+	ghosts := r.ghosts(a.line)
+	unknown := r.Token == 0 && len(r.Holders) == 0
+	if unknown {
 		// It may have been wiped under holders, which is no licence.
 		t := l.o.Timing.resolve(l.store.Caps(), p.session.Timeout())
 		ghosts = []holding{{Node: noRecord, BeliefMs: t.belief().Milliseconds(), Exact: t.exact}}
-		excluded = func([]entry) bool { return true }
 	}
 	var left []entry
 	for _, g := range ghosts {
-		if _, noted := seenGone[g.Node]; !noted {
-			seenGone[g.Node] = seen
+		if _, noted := a.seenGone[g.Node]; !noted {
+			a.seenGone[g.Node] = a.seen
 		}
-		d, err := l.ghostLeft(ctx, p, g, seenGone)
+		d, err := l.ghostLeft(ctx, p, g, a.seenGone[g.Node])
 		if err != nil {
 			return 0, nil, err
 		}
@@ -74,7 +87,7 @@ func (l *line) holdOff(ctx context.Context, p *place, r record, line []entry, se
 			wait = d
 		}
 	}
-	if len(left) == 0 || !excluded(left) {
+	if len(left) == 0 || !unknown && !l.d.excluded(a.line, a.me, a.slots, left) {
 		wait = 0
 	}
 	return wait, over, nil
@@ -86,7 +99,7 @@ func (l *line) holdOff(ctx context.Context, p *place, r record, line []entry, se
 // was committed, hence sent, before that removal. So its belief ends at most BeliefMs of
 // true time after the absence was seen, whenever and why ever the place went. Where
 // expiry is exact, it has ended if the session has expired.
-func (l *line) ghostLeft(ctx context.Context, p *place, g holding, seenGone map[string]stamp) (time.Duration, error) {
+func (l *line) ghostLeft(ctx context.Context, p *place, g holding, seenGone stamp) (time.Duration, error) {
 	rule := l.o.Timing.HoldOff
 	wait := rule.d
 	switch {
@@ -108,24 +121,24 @@ func (l *line) ghostLeft(ctx context.Context, p *place, g holding, seenGone map[
 		wait = time.Duration(float64(g.belief())*(1+l.o.Timing.Drift)) + time.Millisecond
 	}
 	now := p.session.Upkeep().now()
-	return wait - time.Duration(now.mono-seenGone[g.Node].mono), nil
+	return wait - time.Duration(now.mono-seenGone.mono), nil
 }
 
 // takeOver claims right after the event that the holder ahead may have left, in one
 // transaction and without a read. It is applied only if the record's version is one above
 // the holder's claim: then the holder has released, and as it was the lowest and this
 // place the next, nobody else is before this one.
-func (l *line) takeOver(ctx context.Context, p *place, ahead *claimData) (*Tenure, error) {
-	t, err := l.claim(ctx, p, record{Token: ahead.Token}, ahead.Version+1)
+func (l *line) takeOver(ctx context.Context, p *place, ahead *claimData) (*won, error) {
+	w, err := l.claim(ctx, p, record{Token: ahead.Token}, ahead.Version+1)
 	if errors.Is(err, znode.BadVersion) {
 		return nil, nil // it is something else: look
 	}
-	return t, err
+	return w, err
 }
 
 // claim makes the place a holder, on top of the record r of the given version. A
 // znode.BadVersion means that the record is another by now.
-func (l *line) claim(ctx context.Context, p *place, r record, version int32) (*Tenure, error) {
+func (l *line) claim(ctx context.Context, p *place, r record, version int32) (*won, error) {
 	u := p.session.Upkeep()
 	timing := l.o.Timing.resolve(l.store.Caps(), p.session.Timeout())
 	token := max(r.Token+1, Token(p.czxid))
@@ -168,18 +181,17 @@ func (l *line) claim(ctx context.Context, p *place, r record, version int32) (*T
 		return nil, err
 	}
 	p.known = &knownRecord{r, version + 1}
-	return l.won(ctx, p, token, sent)
+	return l.prove(ctx, p, token, sent)
 }
 
-// won makes the tenure of a place whose claim is committed. sent is when the claim was
-// sent, the zero stamp if that is not known.
-func (l *line) won(ctx context.Context, p *place, token Token, sent stamp) (*Tenure, error) {
+// prove has a proof for a place whose claim is committed: the claim itself, sent at sent,
+// if that is not long ago. The zero stamp says that it is not known when it was sent.
+func (l *line) prove(ctx context.Context, p *place, token Token, sent stamp) (*won, error) {
 	u, ttl := p.session.Upkeep(), p.session.Timeout()
-	held := Held{Path: p.path, Czxid: p.czxid}
 	timing := l.o.Timing.resolve(l.store.Caps(), ttl)
 	if sent == (stamp{}) || u.now().mono-sent.mono > int64(timing.renew) {
 		before := u.now()
-		proof, verdicts, err := p.session.Renew(ctx, held)
+		proof, verdicts, err := p.session.Renew(ctx, p.held())
 		switch {
 		case err != nil:
 			return nil, err
@@ -189,11 +201,7 @@ func (l *line) won(ctx context.Context, p *place, token Token, sent stamp) (*Ten
 		sent, ttl = u.sentAt(proof, before), proof.TTL
 	}
 	p.own.Cancel()
-	return startTenure(ctx, tenureSpec{
-		name: l.path, options: l.o, token: token, store: l.store, session: p.session,
-		held: []Held{held}, guard: []Op{OpCheck(p.path, Always())},
-		leave: func(ctx context.Context, clean bool) error { return l.leave(ctx, p, clean) },
-	}, sent, ttl)
+	return &won{place: p, token: token, sent: sent, ttl: ttl}, nil
 }
 
 // abandon gives up a place in the background: the caller's ctx may be over. A claim that

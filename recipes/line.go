@@ -22,7 +22,8 @@ type line struct {
 	o     Options
 	d     discipline
 	kind  byte
-	slots int // at first, 0 if the record need not be read before admission
+	// For slotted: how many slots there are if nothing is stored, and how many a place takes.
+	slots, weight int
 }
 
 // place is one attempt. It belongs to one goroutine.
@@ -70,15 +71,28 @@ func (l *line) hold(ctx context.Context, try bool) (*Tenure, error) {
 	if err != nil {
 		return nil, err
 	}
+	w, err := l.win(ctx, sess, try)
+	if err != nil {
+		return nil, err
+	}
+	t, err := startTenure(ctx, l.spec(w), w.sent, w.ttl)
+	if err != nil {
+		l.abandon(w.place)
+	}
+	return t, err
+}
+
+// win is hold, but for the start of a tenure.
+func (l *line) win(ctx context.Context, sess Session, try bool) (*won, error) {
 	var b backoff
 	for {
 		p, err := l.enter(ctx, sess)
 		if err != nil {
 			return nil, err
 		}
-		t, err := l.await(ctx, p, try)
+		w, err := l.await(ctx, p, try)
 		if err == nil {
-			return t, nil
+			return w, nil
 		}
 		l.abandon(p)
 		if !errors.Is(err, errPlaceGone) {
@@ -88,6 +102,15 @@ func (l *line) hold(ctx context.Context, try bool) (*Tenure, error) {
 		if err := pauseIn(ctx, sess, b.next()); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// spec is the tenure of a place that has won.
+func (l *line) spec(w *won) tenureSpec {
+	return tenureSpec{
+		name: l.path, options: l.o, token: w.token, store: l.store, session: w.session,
+		held: []Held{w.held()}, guard: []Op{OpCheck(w.path, Always())},
+		leave: func(ctx context.Context, clean bool) error { return l.leave(ctx, w.place, clean) },
 	}
 }
 
@@ -111,7 +134,7 @@ func (l *line) enter(ctx context.Context, sess Session) (*place, error) {
 	u := sess.Upkeep()
 	u.claimMark(guid)
 	data := placeData{ID: l.o.ID, Data: l.o.Data}.encode()
-	path, err := createMarked(ctx, l.store, sess, l.o, l.directory(), l.join(prefix(l.kind, guid)), guid, data)
+	path, err := createMarked(ctx, l.store, sess, l.o, l.directory(), l.join(prefix(l.kind, l.weight, guid)), guid, data)
 	if err != nil {
 		u.dropMark(guid)
 		return nil, err
@@ -164,7 +187,7 @@ func (l *line) watchOwn(ctx context.Context, p *place) error {
 }
 
 // await waits until the place is admitted and has claimed.
-func (l *line) await(ctx context.Context, p *place, try bool) (*Tenure, error) {
+func (l *line) await(ctx context.Context, p *place, try bool) (*won, error) {
 	var b backoff
 	seenGone := map[string]stamp{} // when each ghost's absence was first seen
 	for {
@@ -196,23 +219,26 @@ func (l *line) await(ctx context.Context, p *place, try bool) (*Tenure, error) {
 	}
 }
 
-// wake is what a place waits for. Exactly one of its first two is set.
+// wake is what a place waits for: what watches tell, or time.
 type wake struct {
-	watch Watch
-	until time.Duration // a hold-off: from now
+	watch Watch // of the place ahead, or the line
+	limit Watch // of the number of slots
+	until time.Duration
 	// next is what is needed to take over from the holder in one transaction, nil if
 	// that is not known.
 	next *claimData
 }
 
 func (w *wake) cancel() {
-	if w.watch.Cancel != nil {
-		w.watch.Cancel()
+	for _, watch := range []Watch{w.watch, w.limit} {
+		if watch.Cancel != nil {
+			watch.Cancel()
+		}
 	}
 }
 
 // sleep waits for w, and what else may concern the place.
-func (l *line) sleep(ctx context.Context, p *place, w *wake) (*Tenure, error) {
+func (l *line) sleep(ctx context.Context, p *place, w *wake) (*won, error) {
 	defer w.cancel()
 	var timeout <-chan time.Time
 	if w.until > 0 {
@@ -225,6 +251,7 @@ func (l *line) sleep(ctx context.Context, p *place, w *wake) (*Tenure, error) {
 		if kind == Changed && w.next != nil {
 			return l.takeOver(ctx, p, w.next)
 		}
+	case <-w.limit.C:
 	case <-timeout:
 	case <-p.own.C:
 		return nil, l.watchOwn(ctx, p)
@@ -238,62 +265,60 @@ func (l *line) sleep(ctx context.Context, p *place, w *wake) (*Tenure, error) {
 
 // step looks at the line once: the place has won, or must wait for wake, or neither and
 // should look again.
-func (l *line) step(ctx context.Context, p *place, seenGone map[string]stamp) (*Tenure, *wake, error) {
+func (l *line) step(ctx context.Context, p *place, seenGone map[string]stamp) (w *won, until *wake, err error) {
 	if err := p.session.Err(); err != nil {
 		return nil, nil, err
 	}
-	slots, err := l.slotsNow(ctx)
+	until = &wake{}
+	defer func() {
+		if w != nil || err != nil || !until.waits() {
+			until.cancel()
+			until = nil
+		}
+	}()
+	slots, err := l.slotsNow(ctx, until)
 	if err != nil {
-		return nil, nil, err
+		return nil, until, err
 	}
-	names, watch, err := l.list(ctx)
+	names, err := l.list(ctx, until)
 	if err != nil {
-		return nil, nil, err
+		return nil, until, err
 	}
 	seen := p.session.Upkeep().now()
 	line := parseLine(names)
 	me := indexOf(line, p.name)
 	if me < 0 {
-		watch.Cancel()
-		return nil, nil, errPlaceGone
+		return nil, until, errPlaceGone
 	}
 	waits, on := l.d.waits(line, me, slots)
-	switch {
-	case waits && on < 0:
-		return nil, &wake{watch: watch}, nil
-	case waits:
-		watch.Cancel()
-		w, err := l.behind(ctx, p, line[on])
-		return nil, w, err
+	if waits && on >= 0 {
+		until.cancel()
+		return nil, until, l.behind(ctx, p, line[on], until)
 	}
-	watch.Cancel()
-	return l.admitted(ctx, p, line, me, seen, seenGone)
+	if waits {
+		return nil, until, nil
+	}
+	until.cancel()
+	*until = wake{}
+	a := admission{line: line, me: me, slots: slots, seen: seen, seenGone: seenGone}
+	w, until.until, err = l.admitted(ctx, p, a)
+	return w, until, err
 }
 
+// waits reports whether there is anything to wait for.
+func (w *wake) waits() bool { return w.watch.C != nil || w.until > 0 }
+
 // list reads the line, with a watch where the discipline waits for any change.
-func (l *line) list(ctx context.Context) (names []string, w Watch, err error) {
-	w.Cancel = func() {}
+func (l *line) list(ctx context.Context, until *wake) (names []string, err error) {
 	if l.slots > 0 {
-		names, _, w, err = l.store.ChildrenW(ctx, l.path)
+		names, _, until.watch, err = l.store.ChildrenW(ctx, l.path)
 	} else {
 		names, _, err = l.store.Children(ctx, l.path)
 	}
 	if errors.Is(err, znode.NoNode) {
 		err = errPlaceGone // with the whole directory
 	}
-	return names, w, err
-}
-
-// slotsNow reads how many may hold, where that is variable.
-func (l *line) slotsNow(ctx context.Context) (int, error) {
-	if l.slots == 0 {
-		return 0, nil
-	}
-	r, _, err := l.readRecord(ctx)
-	if err != nil || r.Slots == 0 {
-		return l.slots, err
-	}
-	return r.Slots, nil
+	return names, err
 }
 
 func (l *line) readRecord(ctx context.Context) (record, int32, error) {
@@ -308,26 +333,31 @@ func (l *line) readRecord(ctx context.Context) (record, int32, error) {
 	return r, stat.Version, err
 }
 
-// behind watches the place that p waits for.
-func (l *line) behind(ctx context.Context, p *place, ahead entry) (*wake, error) {
+// behind watches the place that p waits for. If it went meanwhile, until stays empty.
+func (l *line) behind(ctx context.Context, p *place, ahead entry, until *wake) error {
+	*until = wake{}
 	path := l.join(ahead.name)
 	data, stat, watch, err := l.store.GetW(ctx, path)
 	switch {
 	case errors.Is(err, znode.NoNode):
-		return nil, nil // it went meanwhile: look again
+		return nil
 	case err != nil:
-		return nil, err
+		return err
 	case int64(stat.EphemeralOwner) == p.session.ID() && !p.session.Upkeep().knows(ahead.guid):
 		// An attempt of this session that nobody knows any more.
 		watch.Cancel()
 		if err := l.store.Delete(ctx, path, Always()); err != nil && !errors.Is(err, znode.NoNode) {
-			return nil, err
+			return err
 		}
-		return nil, nil
+		return nil
 	}
-	w := &wake{watch: watch}
+	until.watch = watch
 	if l.d.handsOver() {
-		w.next = parsePlace(data).Claim
+		until.next = parsePlace(data).Claim
 	}
-	return w, nil
+	if l.slots > 0 {
+		// Those in between may give up, which nobody tells.
+		until.until = jitter(p.session.Timeout())
+	}
+	return nil
 }

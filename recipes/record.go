@@ -9,13 +9,11 @@ import (
 
 // record is the data of a line's directory: what outlives the places. Every claim and
 // every clean release writes it in the transaction that it is part of, and only they do;
-// whoever else must change it (a floor, the slots) raises its version by two, so that a
+// whoever else must change it (a floor) raises its version by two, so that a
 // version one above a claim's is its holder's release and nothing else.
 type record struct {
 	// Token is the highest that was given.
 	Token Token `json:"token,string"`
-	// Slots is how many places may hold, for a semaphore.
-	Slots int `json:"slots,omitempty"`
 	// Holders are the claims that were not released cleanly, in the order they were made.
 	// One whose place is gone is a ghost: nobody can say whether its work has stopped.
 	Holders []holding `json:"holders,omitempty"`

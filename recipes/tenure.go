@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,7 @@ type tenureSpec struct {
 	name    string // the recipe's path
 	options Options
 	token   Token
+	tokens  map[string]Token // of LockAll, by path
 	store   Store
 	session Session // nil if it does not depend on one: the recipe then calls extend
 	clock   func() (mono, wall int64)
@@ -235,6 +237,14 @@ func (t *Tenure) stop(why error) { t.cancel(why) }
 
 // Token returns the fencing token.
 func (t *Tenure) Token() Token { return t.token }
+
+// Tokens returns the fencing tokens by path: one, but for LockAll.
+func (t *Tenure) Tokens() map[string]Token {
+	if t.tokens == nil {
+		return map[string]Token{t.name: t.token}
+	}
+	return maps.Clone(t.tokens)
+}
 
 // Name returns the path of the recipe.
 func (t *Tenure) Name() string { return t.name }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -234,6 +235,9 @@ func (u *Upkeep) untilDue(phase float64) (wait time.Duration, any bool) {
 	now := u.now().mono
 	wait = time.Duration(1 << 62)
 	for t := range u.mu.tenures {
+		if t.ctx.Err() != nil {
+			continue // it is not renewed any more
+		}
 		due := t.proved.Load() + int64(float64(t.timing.renew)*phase)
 		wait = min(wait, time.Duration(due-now))
 	}
@@ -246,7 +250,7 @@ func (u *Upkeep) untilDue(phase float64) (wait time.Duration, any bool) {
 // renewOnce proves all tenures in one call. It returns the shortest period.
 func (u *Upkeep) renewOnce() (period time.Duration, err error) {
 	u.mu.Lock()
-	batch := u.snapshot()
+	batch := slices.DeleteFunc(u.snapshot(), func(t *Tenure) bool { return t.ctx.Err() != nil })
 	u.mu.Unlock()
 	var held []Held
 	period, worth := time.Duration(1<<62), time.Duration(0)
