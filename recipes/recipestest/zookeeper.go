@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -140,6 +141,17 @@ func (z *ZooKeeper) Leader() int {
 		}
 	}
 	return -1
+}
+
+// HasSession reports whether a server that answers knows the session or an ephemeral of
+// it.
+func (z *ZooKeeper) HasSession(id int64) bool {
+	for _, s := range z.servers {
+		if dump, _ := s.ask("dump"); strings.Contains(dump, fmt.Sprintf("0x%x", uint64(id))) {
+			return true
+		}
+	}
+	return false
 }
 
 // Close kills all servers and waits for their end. It may be called again.

@@ -178,25 +178,28 @@ func (s *zooKeeperServer) failure(what string) error {
 // mode asks the server what it is: "standalone", "leader", "follower", or "" while it
 // serves nobody.
 func (s *zooKeeperServer) mode() (string, error) {
+	answer, err := s.ask("srvr")
+	for line := range strings.Lines(answer) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode), nil
+		}
+	}
+	return "", err
+}
+
+// ask sends a four-letter word.
+func (s *zooKeeperServer) ask(word string) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.addr, time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := io.WriteString(conn, "srvr"); err != nil {
+	if _, err := io.WriteString(conn, word); err != nil {
 		return "", err
 	}
 	answer, err := io.ReadAll(conn)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(answer)) {
-		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
-			return strings.TrimSpace(mode), nil
-		}
-	}
-	return "", nil
+	return string(answer), err
 }
 
 // freePorts returns n different ports that nobody listens on.
