@@ -33,7 +33,8 @@ type Invariant struct {
 
 	mu     sync.Mutex
 	names  map[string]map[recipes.Token]*Holding
-	twice  []error       // tokens given twice, the first of them
+	broken []error // what is seen at once, the first of it
+	faults bool
 	passed chan struct{} // closed and replaced at the first Check of each holding
 }
 
@@ -61,11 +62,12 @@ type Holding struct {
 	// A Check looks at the clock somewhere between its begin and its end. What is counted
 	// against it is what is certain: that the first was over at firstEnd, and that the last
 	// was not before lastBegin.
-	firstBegin, firstEnd, lastBegin, lastEnd time.Duration
-	over, clean                              bool // over at ended, by a release
-	ended                                    time.Duration
-	writes                                   int
-	firstZxid, lastZxid                      int64
+	firstBegin, firstEnd, lastBegin time.Duration
+	failed, over, released          bool
+	ended                           time.Duration // if over
+	disturbed                       bool          // began while faults were on
+	writes                          int
+	firstZxid, lastZxid             int64
 }
 
 // Hold begins the record of a tenure that peer has just been given.
@@ -78,23 +80,50 @@ func (i *Invariant) Hold(peer string, t Holder) *Holding {
 		of = make(map[recipes.Token]*Holding)
 		i.names[h.name] = of
 	}
+	h.disturbed = i.faults
 	if first := of[h.token]; first != nil {
-		if len(i.twice) < maxViolations {
-			i.twice = append(i.twice, i.violation("I2", h.name, "token %d was given twice: to %s and at %v to %s", h.token, first.peer, i.now(), peer))
-		}
+		i.breaks("I2", h.name, "token %d was given twice: to %s and at %v to %s", h.token, first.peer, i.now(), peer)
 		return h // of its own; the first one's record stays as it is
 	}
 	of[h.token] = h
 	return h
 }
 
-// Check is the tenure's Check, noted if it passes.
+// breaks notes a violation, with i.mu held.
+func (i *Invariant) breaks(rule, name, format string, args ...any) {
+	if len(i.broken) < maxViolations {
+		i.broken = append(i.broken, i.violation(rule, name, format, args...))
+	}
+}
+
+// Faults says whether faults are played from now on: hand-overs meanwhile are told apart.
+func (i *Invariant) Faults(on bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.faults = on
+}
+
+// Check is the tenure's Check, noted if it passes. One that passes after another was
+// over and had failed breaks I1: what was lost stays lost.
 func (h *Holding) Check() error {
+	h.mu.Lock()
+	failed := h.failed
+	h.mu.Unlock()
 	begin := h.i.now()
 	err := h.t.Check()
 	end := h.i.now()
 	if err == nil {
 		h.Checked(begin, end)
+	}
+	if failed && err == nil {
+		h.i.mu.Lock()
+		h.i.breaks("I1", h.name, "token %d of %s passed a Check at %v, after one had failed", h.token, h.peer, end)
+		h.i.mu.Unlock()
+	}
+	if err != nil {
+		h.mu.Lock()
+		h.failed = true
+		h.mu.Unlock()
 	}
 	return err
 }
@@ -111,7 +140,7 @@ func (h *Holding) Checked(begin, end time.Duration) {
 	if first || end < h.firstEnd {
 		h.firstEnd = end
 	}
-	h.lastBegin, h.lastEnd = max(h.lastBegin, begin), max(h.lastEnd, end)
+	h.lastBegin = max(h.lastBegin, begin)
 	h.mu.Unlock()
 	if first {
 		h.i.announce()
@@ -138,15 +167,33 @@ func (h *Holding) Wrote(zxid int64) {
 	h.writes++
 }
 
-// Ended notes that the tenure is about to be released (clean), or was lost: from now on
-// time counts towards the hand-over. Only the first call counts.
-func (h *Holding) Ended(clean bool) {
+// Saw notes what a read of the resource, begun after a guarded write of this tenure was
+// acknowledged, found: the token of the latest write. A lower one landed too late.
+func (h *Holding) Saw(token recipes.Token) {
+	if token >= h.token {
+		return
+	}
+	h.i.mu.Lock()
+	defer h.i.mu.Unlock()
+	h.i.breaks("I3", h.name, "a write with token %d landed behind one with token %d of %s, seen at %v", token, h.token, h.peer, h.i.now())
+}
+
+// Ended notes that the tenure was lost or is about to be released: from now on time counts
+// towards the hand-over. Only the first call counts.
+func (h *Holding) Ended() {
 	now := h.i.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.over {
-		h.over, h.ended, h.clean = true, now, clean
+		h.over, h.ended = true, now
 	}
+}
+
+// Released notes that the backend has confirmed a release.
+func (h *Holding) Released() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.released = true
 }
 
 // snapshot copies what was noted. Its lock is not used.
@@ -155,8 +202,8 @@ func (h *Holding) snapshot() *Holding {
 	defer h.mu.Unlock()
 	return &Holding{
 		name: h.name, token: h.token, peer: h.peer, checks: h.checks,
-		firstBegin: h.firstBegin, firstEnd: h.firstEnd, lastBegin: h.lastBegin, lastEnd: h.lastEnd,
-		over: h.over, ended: h.ended, clean: h.clean,
+		firstBegin: h.firstBegin, firstEnd: h.firstEnd, lastBegin: h.lastBegin,
+		over: h.over, released: h.released, ended: h.ended, disturbed: h.disturbed,
 		writes: h.writes, firstZxid: h.firstZxid, lastZxid: h.lastZxid,
 	}
 }

@@ -106,6 +106,28 @@ func TestInvariantTokensAndWrites(t *testing.T) {
 	if _, err := i.Verify(); !strings.Contains(fmt.Sprint(err), "I3") {
 		t.Errorf("a write of token 1 landed behind one of token 2: %v", err)
 	}
+	two.Saw(2)
+	two.Saw(3)
+	if _, err := i.Verify(); strings.Contains(err.Error(), "landed behind") {
+		t.Errorf("what was seen is its own or newer: %v", err)
+	}
+	two.Saw(1)
+	if _, err := i.Verify(); !strings.Contains(err.Error(), "landed behind") {
+		t.Errorf("token 2 was written before and then token 1 seen: %v", err)
+	}
+	i = NewInvariant(1)
+	lost := &belief{name: "/e", token: 1, over: true}
+	h := i.Hold("a", lost)
+	if h.Check() == nil {
+		t.Error("a Check passed that fails")
+	}
+	lost.over = false
+	if err := h.Check(); err != nil {
+		t.Error(err)
+	}
+	if _, err := i.Verify(); !strings.Contains(fmt.Sprint(err), "after one had failed") {
+		t.Errorf("token 1 came back: %v", err)
+	}
 	i = NewInvariant(1)
 	record(i, span{5, 0, ms}, span{5, 2 * ms, 3 * ms})
 	if _, err := i.Verify(); !strings.Contains(fmt.Sprint(err), "given twice") {
@@ -125,8 +147,11 @@ func TestInvariantHandOvers(t *testing.T) {
 			}
 			return h
 		}
-		hold(1).Ended(true)
+		first := hold(1)
+		first.Ended()
+		first.Released()
 		time.Sleep(2 * ms)
+		first.Ended() // too late
 		second := hold(2)
 		time.Sleep(ms)
 		if err := second.Check(); err != nil {
@@ -134,15 +159,17 @@ func TestInvariantHandOvers(t *testing.T) {
 		}
 		time.Sleep(7 * ms)
 		last := hold(3)
-		last.t.(*belief).over = true
-		if last.Check() == nil {
-			t.Error("a failed Check passed")
-		}
+		i.Faults(true)
+		last.Ended()
+		last.Released()
+		time.Sleep(3 * ms)
+		hold(4)
 		r, err := i.Verify()
-		if err != nil || len(r.Clean) != 1 || r.Clean[0] != 2*ms || len(r.Faulty) != 1 || r.Faulty[0] != 7*ms {
-			t.Errorf("clean %v, faulty %v, %v, want 2ms and 7ms", r.Clean, r.Faulty, err)
+		got := fmt.Sprint(r.Clean, r.Disturbed, r.Lost, err)
+		if want := fmt.Sprint("[2ms] [3ms] [7ms] ", nil); got != want {
+			t.Errorf("got %v, want %v", got, want)
 		}
-		if r.HandOvers() != 2 || r.Checks != 4 || r.Overlap != -2*ms {
+		if r.HandOvers() != 3 || r.Checks != 5 || r.Overlap != -2*ms {
 			t.Errorf("got %v", r)
 		}
 	})

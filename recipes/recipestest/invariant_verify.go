@@ -31,14 +31,15 @@ type Record struct {
 	// long there was nobody at least. If there is no pair it is the lowest Duration.
 	Overlap time.Duration
 	Closest string // the pair of Overlap
-	// Clean and Faulty are how long hand-overs took after a release and otherwise, in
-	// ascending order: from Holding.Ended, or the last passing Check if that was not
-	// called, to the first Check of the next.
-	Clean, Faulty []time.Duration
+	// How long hand-overs took, in ascending order: from Holding.Ended, or the last passing
+	// Check if that was not called, to the first Check of the next.
+	Clean     []time.Duration // after a release that was confirmed, without faults
+	Disturbed []time.Duration // the same while faults were on
+	Lost      []time.Duration // all others
 }
 
 // HandOvers returns how many there were.
-func (r Record) HandOvers() int { return len(r.Clean) + len(r.Faulty) }
+func (r Record) HandOvers() int { return len(r.Clean) + len(r.Disturbed) + len(r.Lost) }
 
 // String returns one line of figures.
 func (r Record) String() string {
@@ -46,9 +47,11 @@ func (r Record) String() string {
 	if r.Overlap != math.MinInt64 {
 		overlap = fmt.Sprintf("%v (%s)", r.Overlap, r.Closest)
 	}
-	return fmt.Sprintf("seed %d: %d tokens, %d checks, %d guarded writes; largest overlap %s; %d hand-overs: clean p50 %v p99 %v, after faults p50 %v p99 %v",
-		r.Seed, r.Tokens, r.Checks, r.Writes, overlap, r.HandOvers(),
-		quantile(r.Clean, 0.50), quantile(r.Clean, 0.99), quantile(r.Faulty, 0.50), quantile(r.Faulty, 0.99))
+	times := func(sorted []time.Duration) string {
+		return fmt.Sprintf("%d p50 %v p99 %v", len(sorted), quantile(sorted, 0.50), quantile(sorted, 0.99))
+	}
+	return fmt.Sprintf("seed %d: %d tokens, %d checks, %d guarded writes; largest overlap %s; %d hand-overs: clean %s; released under faults %s; lost %s",
+		r.Seed, r.Tokens, r.Checks, r.Writes, overlap, r.HandOvers(), times(r.Clean), times(r.Disturbed), times(r.Lost))
 }
 
 // quantile returns the q-th of sorted durations, 0 if there are none.
@@ -66,7 +69,7 @@ func (i *Invariant) Verify() (Record, error) {
 	for name, of := range i.names {
 		names[name] = slices.Collect(maps.Values(of))
 	}
-	errs := slices.Clone(i.twice)
+	errs := slices.Clone(i.broken)
 	i.mu.Unlock()
 	r := Record{Seed: i.seed, Overlap: math.MinInt64}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -89,7 +92,8 @@ func (i *Invariant) Verify() (Record, error) {
 		r.handOvers(checked)
 	}
 	slices.Sort(r.Clean)
-	slices.Sort(r.Faulty)
+	slices.Sort(r.Disturbed)
+	slices.Sort(r.Lost)
 	return r, errors.Join(errs...)
 }
 
@@ -160,10 +164,13 @@ func (r *Record) handOvers(of []*Holding) {
 			began = before.ended
 		}
 		took := max(h.firstEnd-began, 0)
-		if before.clean {
+		switch {
+		case !before.released:
+			r.Lost = append(r.Lost, took)
+		case before.disturbed || h.disturbed:
+			r.Disturbed = append(r.Disturbed, took)
+		default:
 			r.Clean = append(r.Clean, took)
-		} else {
-			r.Faulty = append(r.Faulty, took)
 		}
 	}
 }
