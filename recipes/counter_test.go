@@ -1,0 +1,300 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-dev/tenure/recipes"
+	"github.com/tenure-dev/tenure/recipes/recipestest"
+	"github.com/tenure-dev/tenure/znode"
+)
+
+// onFakes runs test in a bubble on both flavours of the backend in memory.
+func onFakes(t *testing.T, o recipestest.FakeOptions, test func(t *testing.T, f *recipestest.Fake)) {
+	for _, exact := range []bool{true, false} {
+		o.Exact = exact
+		name := map[bool]string{true: "tenure", false: "zookeeper"}[exact]
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, recipestest.NewFake(o)) })
+		})
+	}
+}
+
+// newCounter is a counter through a client of its own.
+func newCounter(t *testing.T, s recipes.Store, path string) *recipes.Counter {
+	t.Helper()
+	c, err := recipes.NewCounter(s, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// wantCount fails unless the counter is n.
+func wantCount(t *testing.T, c *recipes.Counter, n int64) {
+	t.Helper()
+	if got, err := c.Get(t.Context()); got != n || err != nil {
+		t.Errorf("counter is %d, %v; want %d", got, err, n)
+	}
+}
+
+// Goal: each addition counts once, also if its answer is lost. Method: 1 000 increments
+// by four clients, for a random 5 % of which the answer is dropped, and for another 5 %
+// the request; all sums must differ and the last be 1 000.
+func TestP08CounterAddsOnce(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	onFakes(t, recipestest.FakeOptions{Seed: seed, Jitter: time.Millisecond, Members: 3}, func(t *testing.T, f *recipestest.Fake) {
+		var mu sync.Mutex
+		sums := map[int64]bool{}
+		var adders sync.WaitGroup
+		for i := range uint64(4) {
+			p, rng := f.Open(t), rand.New(rand.NewPCG(seed, i))
+			c := newCounter(t, p.Store, "/deep/down/counter")
+			adders.Go(func() {
+				for range 250 {
+					switch rng.IntN(20) {
+					case 0:
+						p.CutAfterCommit(recipestest.AnyWrite)
+					case 1:
+						p.CutBeforeSend(recipestest.AnyWrite)
+					}
+					sum, err := c.Add(t.Context(), 1)
+					mu.Lock()
+					if err != nil || sums[sum] {
+						t.Errorf("seed %d: add: %d, %v (seen: %v)", seed, sum, err, sums[sum])
+					}
+					sums[sum] = true
+					mu.Unlock()
+				}
+			})
+		}
+		adders.Wait()
+		wantCount(t, newCounter(t, f.Open(t).Store, "/deep/down/counter"), 1000)
+	})
+}
+
+// Goal: an addition of unknown outcome is settled though others added since, as long as
+// that can be told, and is ErrUncertain afterwards; it never counts twice. Method: the
+// client is away after a write whose answer (or itself) is lost, while many small or 70
+// different adders go on.
+func TestP08CounterIsSettledLate(t *testing.T) {
+	for _, tc := range []struct {
+		name               string
+		applied            bool
+		adders, each       int64
+		uncertain          bool
+		wantSum, wantCount int64
+	}{
+		{"applied, 5 adders", true, 5, 40, false, 1, 201},
+		{"not applied, 5 adders", false, 5, 40, false, 201, 201},
+		{"applied, 70 adders", true, 70, 1, true, 0, 71},
+		{"not applied, 70 adders", false, 70, 1, true, 0, 70},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := recipestest.NewFake(recipestest.FakeOptions{})
+				p, other := f.Open(t), f.Open(t)
+				c := newCounter(t, p.Store, "/counter")
+				if _, err := c.Add(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+				arm := p.CutBeforeSend
+				if tc.applied {
+					arm = p.CutAfterCommit
+				}
+				cut := arm(recipestest.Set)
+				var sum int64
+				var err error
+				added := make(chan struct{})
+				go func() {
+					defer close(added)
+					sum, err = c.Add(t.Context(), 1)
+				}()
+				<-cut
+				p.Partition()
+				for range tc.adders {
+					adder := newCounter(t, other.Store, "/counter")
+					for range tc.each {
+						if _, err := adder.Add(t.Context(), 1); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				p.Heal()
+				<-added
+				if sum != tc.wantSum || errors.Is(err, recipes.ErrUncertain) != tc.uncertain || !tc.uncertain && err != nil {
+					t.Errorf("add: %d, %v; want %d, uncertain %v", sum, err, tc.wantSum, tc.uncertain)
+				}
+				wantCount(t, c, tc.wantCount)
+			})
+		})
+	}
+}
+
+// Goal: an addition whose ctx ends says whether it may have counted. Method: end ctx
+// while the answer is held back, and while nothing can be sent.
+func TestP08CounterOutOfTime(t *testing.T) {
+	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
+		p := f.Open(t)
+		c := newCounter(t, p.Store, "/counter")
+		if _, err := c.Add(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		_, release := p.Hold(recipestest.Set)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := c.Add(ctx, 1)
+		cancel()
+		if !errors.Is(err, recipes.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("add that may have counted: %v", err)
+		}
+		release()
+		wantCount(t, c, 2)
+		p.Partition()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		_, err = c.Add(ctx, 1)
+		cancel()
+		if errors.Is(err, recipes.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("add that did not count: %v", err)
+		}
+		p.Heal()
+		wantCount(t, c, 2)
+	})
+}
+
+// shifted is a Store on which the versions of data begin at by, as if there had been that
+// many changes.
+type shifted struct {
+	recipes.Store
+	by int32
+}
+
+func (s shifted) Get(ctx context.Context, path string) ([]byte, znode.Stat, error) {
+	data, stat, err := s.Store.Get(ctx, path)
+	stat.Version += s.by
+	return data, stat, err
+}
+
+func (s shifted) Set(ctx context.Context, path string, data []byte, c recipes.Cond) (znode.Stat, error) {
+	version, err := c.Version()
+	if err != nil {
+		return znode.Stat{}, err
+	}
+	stat, err := s.Store.Set(ctx, path, data, recipes.IfVersion(version-s.by))
+	stat.Version += s.by
+	return stat, err
+}
+
+// Goal: versions are compared for equality alone. Method: count over the overflow of the
+// version, answers lost on the way.
+func TestP79CounterOverVersionOverflow(t *testing.T) {
+	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
+		p := f.Open(t)
+		c := newCounter(t, shifted{p.Store, math.MaxInt32 - 5}, "/counter")
+		for i := range int64(12) {
+			if i%3 == 1 {
+				p.CutAfterCommit(recipestest.Set)
+			}
+			if n, err := c.Add(t.Context(), 1); n != i+1 || err != nil {
+				t.Errorf("add: %d, %v; want %d", n, err, i+1)
+			}
+		}
+	})
+}
+
+// Goal: version 0 is a version, and "not there" is not "any". Method: 20 clients make
+// the counter and add to it in the same moment.
+func TestP80CounterIsMadeOnce(t *testing.T) {
+	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
+		var adders sync.WaitGroup
+		for range 20 {
+			c := newCounter(t, f.Open(t).Store, "/counter")
+			adders.Go(func() {
+				if _, err := c.Add(t.Context(), 3); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		adders.Wait()
+		wantCount(t, newCounter(t, f.Open(t).Store, "/counter"), 60)
+	})
+}
+
+// Goal: those who lose a race do not race again together. Method: 50 clients add at
+// once. With full jitter most of the tries succeed, so there are few for each.
+func TestP50CounterBacksOff(t *testing.T) {
+	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
+		var adders sync.WaitGroup
+		for range 50 {
+			c := newCounter(t, f.Open(t).Store, "/counter")
+			adders.Go(func() {
+				if _, err := c.Add(t.Context(), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		adders.Wait()
+		if writes := f.Stats().Writes; writes > 50*8 {
+			t.Errorf("%d writes for 50 additions", writes)
+		}
+	})
+}
+
+// Goal: ranges are disjoint and gapless; what int64 cannot hold is refused and changes
+// nothing; so is a znode that is not a counter's. Method: reserve, and add at the edges.
+func TestCounterReserveAndBounds(t *testing.T) {
+	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
+		s, ctx := f.Open(t).Store, t.Context()
+		c := newCounter(t, s, "/counter")
+		wantCount(t, c, 0)
+		for i := range int64(3) {
+			if lo, hi, err := c.Reserve(ctx, 100); lo != 100*i || hi != 100*(i+1) || err != nil {
+				t.Errorf("reserve: (%d, %d], %v", lo, hi, err)
+			}
+		}
+		if _, _, err := c.Reserve(ctx, 0); !errors.Is(err, recipes.ErrInvalid) {
+			t.Errorf("reserve 0: %v", err)
+		}
+		for _, delta := range []int64{math.MaxInt64 - 300, math.MinInt64, math.MinInt64 + 1} {
+			if _, err := c.Add(ctx, delta); err != nil {
+				t.Errorf("add %d: %v", delta, err)
+			}
+		}
+		wantCount(t, c, math.MaxInt64-300+300+math.MinInt64+math.MinInt64+1)
+	})
+	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
+		s, ctx := f.Open(t).Store, t.Context()
+		c := newCounter(t, s, "/counter")
+		for _, edge := range []int64{math.MaxInt64, math.MinInt64} {
+			n, err := c.Get(ctx)
+			if err == nil {
+				_, err = c.Add(ctx, -n)
+			}
+			if err == nil {
+				_, err = c.Add(ctx, edge)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Add(ctx, edge/math.MaxInt64); !errors.Is(err, recipes.ErrInvalid) {
+				t.Errorf("beyond %d: %v", edge, err)
+			}
+			wantCount(t, c, edge)
+		}
+		if _, err := s.Create(ctx, "/other", []byte("text"), recipes.CreateSpec{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newCounter(t, s, "/other").Add(ctx, 1); !errors.Is(err, recipes.ErrInvalid) || errors.Is(err, recipes.ErrUncertain) {
+			t.Errorf("add to text: %v", err)
+		}
+		if _, err := recipes.NewCounter(s, "/"); !errors.Is(err, recipes.ErrInvalid) {
+			t.Errorf("counter at /: %v", err)
+		}
+	})
+}
