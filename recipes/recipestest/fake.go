@@ -63,7 +63,7 @@ func (o FakeOptions) timeout() time.Duration { return min(o.Timeout, o.TimeoutMa
 
 // tick is ZooKeeper's tickTime: sessions end at a multiple of it, followers report to the
 // leader each half of it.
-func (o FakeOptions) tick() time.Duration { return o.timeout() / 5 }
+func (o FakeOptions) tick() time.Duration { return o.timeout() / 4 }
 
 // Fake is an ensemble in memory with its clients: one leader, followers, sessions, a tree,
 // watches, and faults to order. It has one zxid stream and the semantics of package
@@ -141,19 +141,13 @@ func (f *Fake) Open(t testing.TB) *Peer {
 	return nil
 }
 
-// Harness returns f as a backend of tests, all on this one Fake and in real time, or in
-// the time of the bubble that f was made in.
-func (f *Fake) Harness() Harness {
-	return fakeHarness(f.o, func(testing.TB) *Fake { return f },
-		func(t *testing.T, test func(t *testing.T)) { test(t) })
-}
-
 // FakeHarness returns a backend of tests whose Run gives each test a bubble with fake
 // time and, at the first use, a Fake of its own. Tests are told apart by their names.
 func FakeHarness(o FakeOptions) Harness {
 	var mu sync.Mutex
 	fakes := make(map[string]*Fake)
-	return fakeHarness(o.withDefaults(), func(t testing.TB) *Fake {
+	o = o.withDefaults()
+	of := func(t testing.TB) *Fake {
 		mu.Lock()
 		defer mu.Unlock()
 		f := fakes[t.Name()]
@@ -167,16 +161,13 @@ func FakeHarness(o FakeOptions) Harness {
 			})
 		}
 		return f
-	}, synctest.Test)
-}
-
-func fakeHarness(o FakeOptions, of func(t testing.TB) *Fake, run func(t *testing.T, test func(t *testing.T))) Harness {
+	}
 	name := "fake-zookeeper"
 	if o.Exact {
 		name = "fake-tenure"
 	}
 	return Harness{
-		Name: name, Timeout: o.timeout(), Fake: true, Run: run,
+		Name: name, Timeout: o.timeout(), Fake: true, Run: synctest.Test,
 		Open:       func(t testing.TB) *Peer { t.Helper(); return of(t).Open(t) },
 		Restart:    func(t testing.TB, down time.Duration) { t.Helper(); of(t).Restart(down) },
 		SetCounter: func(t testing.TB, path string, n int32) { t.Helper(); of(t).SetCounter(t, path, n) },

@@ -120,7 +120,7 @@ func (c *fakeClient) connected(conn *fakeConn, id session.ID, zxid int64) {
 		return
 	}
 	conn.established = true
-	c.lastSend, c.lastZxid = c.f.now(), max(c.lastZxid, zxid)
+	c.lastSend, c.lastRecv, c.lastZxid = c.f.now(), c.f.now(), max(c.lastZxid, zxid)
 	if conn.loseWatches {
 		c.failSetWatches = false
 		c.endWatches(recipes.Ended)

@@ -74,7 +74,9 @@ func (conn *fakeConn) arrive(deliver func()) {
 	case conn.holding:
 		conn.held = append(conn.held, deliver)
 	default:
-		conn.c.lastRecv = conn.c.f.now()
+		if conn.established {
+			conn.c.lastRecv = conn.c.f.now()
+		}
 		deliver()
 	}
 }
@@ -229,6 +231,9 @@ func (conn *fakeConn) submit(k *call) {
 		return
 	}
 	k.submitted = true
+	if f.o.Exact {
+		f.touch(m, conn.s) // it may have waited here since it came
+	}
 	switch {
 	case k.op != nil && !k.judged:
 		k.result, k.judged = f.commit(conn.s.id, k.op), true
