@@ -197,29 +197,46 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// near is a holder whose deadline is near but for whom every check passes.
+type near struct{ holder }
+
+func (near) CheckFor(time.Duration) error { return nil }
+
+// stalled is a body of which the rest does not come.
+type stalled struct {
+	io.Reader
+	ctx context.Context
+}
+
+func (s stalled) Read(p []byte) (int, error) {
+	if n, err := s.Reader.Read(p); err == nil {
+		return n, nil
+	}
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+func (stalled) Close() error { return nil }
+
 // Goal: a request ends with the time that the tenure grants it, before its answer or
 // within it, as an uncertain outcome; the caller's own end stays what it is; the caller's
-// request is left alone; a 412 of the application is passed on. Method: servers that
-// answer never, with half a body, and with 412.
+// request is left alone; a 412 of the application is passed on. Method: a server that
+// never answers, a body that stalls, and a 412.
 func TestFenceTransportEndsInTime(t *testing.T) {
-	half := false
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if half {
-			fmt.Fprint(w, "half")
-			_ = http.NewResponseController(w).Flush() // the client tells if it did not arrive
-		}
-		<-r.Context().Done()
-	}))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer server.Close()
-	base := server.Client().Transport
-	soon := holder{"/a", 5, time.Now().Add(50 * time.Millisecond)}
-	for _, f := range []recipes.FenceTransport{{Base: base, Tenure: soon}, {Base: base, Tenure: lasting("/a", 5), Need: 50 * time.Millisecond}} {
-		if _, err := (&http.Client{Transport: &f}).Get(server.URL); !errors.Is(err, recipes.ErrUncertain) {
-			t.Errorf("never answered: %v", err)
-		}
+	const short = 50 * time.Millisecond
+	f := recipes.FenceTransport{Base: server.Client().Transport, Tenure: near{holder{"/a", 5, time.Now().Add(short)}}}
+	if _, err := (&http.Client{Transport: &f}).Get(server.URL); !errors.Is(err, recipes.ErrUncertain) {
+		t.Errorf("never answered before the deadline: %v", err)
 	}
-	half = true
-	f := recipes.FenceTransport{Base: base, Tenure: lasting("/a", 5), Need: 200 * time.Millisecond}
+	f.Tenure, f.Need = lasting("/a", 5), short
+	if _, err := (&http.Client{Transport: &f}).Get(server.URL); !errors.Is(err, recipes.ErrUncertain) {
+		t.Errorf("never answered in the time needed: %v", err)
+	}
+	f.Base = roundTripper(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: stalled{strings.NewReader("half"), r.Context()}}, nil
+	})
 	resp, err := (&http.Client{Transport: &f}).Get(server.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -230,6 +247,7 @@ func TestFenceTransportEndsInTime(t *testing.T) {
 	if err := resp.Body.Close(); err != nil {
 		t.Error(err)
 	}
+	f.Base, f.Need = server.Client().Transport, 0
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, "GET", server.URL, nil)
@@ -251,7 +269,7 @@ func TestFenceTransportEndsInTime(t *testing.T) {
 // not act behind a newer holder's. Method: hold it; the newer one arrives; the held
 // one's context ends and only when it has returned is the newer one handled.
 func TestP51FenceHandlerOrdersRequests(t *testing.T) {
-	var order []string
+	order := make(chan recipes.Token, 3)
 	entered := make(chan struct{})
 	next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		token, _ := recipes.FenceTokenFromContext(r.Context(), "/a")
@@ -262,7 +280,7 @@ func TestP51FenceHandlerOrdersRequests(t *testing.T) {
 				t.Errorf("the old request ends for %v", context.Cause(r.Context()))
 			}
 		}
-		order = append(order, fmt.Sprint(token))
+		order <- token
 	})
 	handler, err := recipes.FenceHandler(next, recipes.NewFenceGuard(&recipes.MemoryHighWater{}),
 		recipes.FenceHandlerOptions{Require: func(*http.Request) []string { return []string{"/a"} }})
@@ -291,7 +309,7 @@ func TestP51FenceHandlerOrdersRequests(t *testing.T) {
 	if err := send(1); !errors.Is(err, recipes.ErrStaleToken) {
 		t.Errorf("the old holder: %v", err)
 	}
-	if got := fmt.Sprint(order); got != "[1 2]" {
-		t.Errorf("order %s", got)
+	if first, second := <-order, <-order; first != 1 || second != 2 || len(order) > 0 {
+		t.Errorf("handled in the order %d, %d and %d more", first, second, len(order))
 	}
 }
