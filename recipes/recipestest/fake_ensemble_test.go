@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-dev/tenure/recipes"
@@ -81,6 +82,7 @@ func TestFakeContainers(t *testing.T) {
 		}
 		fill()
 		time.Sleep(2*reapAfter + time.Second)
+		synctest.Wait()
 		if n := f.Nodes("/"); !slices.Equal(n, []string{"/new"}) {
 			t.Errorf("after a while: %v", n)
 		}
@@ -238,6 +240,7 @@ func TestFakeIsolateLeader(t *testing.T) {
 			made <- err
 		}()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(made) != 0 || len(f.Nodes("/none")) != 0 {
 			t.Error("committed without a majority")
 		}

@@ -179,7 +179,7 @@ func TestFakeRandomWatches(t *testing.T) {
 		var wg sync.WaitGroup
 		seen := make([]string, len(peers))
 		for i, p := range peers {
-			wg.Go(func() { follow(t, ctx, p.Store, &seen[i]) })
+			wg.Go(func() { followNode(t, ctx, p.Store, &seen[i]) })
 		}
 		for n := 1; ctx.Err() == nil; n++ {
 			next := fmt.Sprint(n)
@@ -202,8 +202,8 @@ func TestFakeRandomWatches(t *testing.T) {
 	})
 }
 
-// follow reads /x at each event until a minute after ctx.
-func follow(t *testing.T, ctx context.Context, s recipes.Store, seen *string) {
+// followNode reads /x at each event until a minute after ctx.
+func followNode(t *testing.T, ctx context.Context, s recipes.Store, seen *string) {
 	end := time.NewTimer(3 * time.Minute)
 	version := int32(-1)
 	for {
