@@ -73,7 +73,7 @@ func (l *line) holdOff(ctx context.Context, p *place, r record, a admission) (wa
 		if _, noted := a.seenGone[g.Node]; !noted {
 			a.seenGone[g.Node] = a.seen
 		}
-		d, err := l.ghostLeft(ctx, p, g, a.seenGone[g.Node])
+		d, err := ghostLeft(ctx, l.store, l.o.Timing, g, a.seenGone[g.Node], p.session.Upkeep().now())
 		if err != nil {
 			return 0, nil, err
 		}
@@ -95,32 +95,27 @@ func (l *line) holdOff(ctx context.Context, p *place, r record, a admission) (wa
 
 // ghostLeft returns for how long from now a former holder may still believe.
 //
-// Its place's removal was committed before its absence was seen, and each of its proofs
+// Its znode's removal was committed before its absence was seen, and each of its proofs
 // was committed, hence sent, before that removal. So its belief ends at most BeliefMs of
-// true time after the absence was seen, whenever and why ever the place went. Where
+// true time after the absence was seen, whenever and why ever the znode went. Where
 // expiry is exact, it has ended if the session has expired.
-func (l *line) ghostLeft(ctx context.Context, p *place, g holding, seenGone stamp) (time.Duration, error) {
-	rule := l.o.Timing.HoldOff
-	wait := rule.d
+func ghostLeft(ctx context.Context, s Store, t Timing, g holding, seenGone, now stamp) (time.Duration, error) {
+	wait := t.HoldOff.d
 	switch {
-	case rule.kind == holdOffNone:
+	case t.HoldOff.kind == holdOffNone:
 		return 0, nil
-	case rule.kind == holdOffAuto:
-		if g.Exact && l.store.Caps().SessionProbe {
+	case t.HoldOff.kind == holdOffAuto:
+		if g.Exact && s.Caps().SessionProbe {
 			if g.Node == noRecord {
 				return 0, nil
 			}
-			open, err := l.store.SessionOpen(ctx, g.Session)
-			if err != nil {
+			open, err := s.SessionOpen(ctx, g.Session)
+			if err != nil || !open {
 				return 0, err
 			}
-			if !open {
-				return 0, nil
-			}
 		}
-		wait = time.Duration(float64(g.belief())*(1+l.o.Timing.Drift)) + time.Millisecond
+		wait = time.Duration(float64(g.belief())*(1+t.Drift)) + time.Millisecond
 	}
-	now := p.session.Upkeep().now()
 	return wait - time.Duration(now.mono-seenGone.mono), nil
 }
 
@@ -143,10 +138,9 @@ func (l *line) claim(ctx context.Context, p *place, r record, version int32) (*w
 	timing := l.o.Timing.resolve(l.store.Caps(), p.session.Timeout())
 	token := max(r.Token+1, Token(p.czxid))
 	r.Token = token
-	r.Holders = append(r.Holders[:len(r.Holders):len(r.Holders)], holding{
-		Node: p.name, ID: l.o.ID, Token: token, Session: p.session.ID(),
-		BeliefMs: timing.belief().Milliseconds() + 1, Exact: timing.exact,
-	})
+	h := newHolding(p.session, l.o.ID, timing)
+	h.Node, h.Token = p.name, token
+	r.Holders = append(r.Holders[:len(r.Holders):len(r.Holders)], h)
 	own := OpCheck(p.path, Always())
 	if l.d.handsOver() {
 		// The change wakes the next in line once, who then knows how to take over.

@@ -40,6 +40,9 @@ var (
 // no renewal was answered. The tenure itself lasts until the deadline.
 var ErrGrace = errors.New("deadline is near")
 
+// ErrQueueFull: the queue has as many items as it may.
+var ErrQueueFull = errors.New("queue is full")
+
 // ErrStaleToken: a fencing token is lower than one that the resource has seen.
 var ErrStaleToken = errors.New("stale fencing token")
 

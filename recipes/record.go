@@ -21,15 +21,20 @@ type record struct {
 
 // holding is one claim.
 type holding struct {
-	Node    string `json:"node"` // name of the place
+	Node    string `json:"node,omitempty"` // name of the place
 	ID      string `json:"id"`
-	Token   Token  `json:"token,string"`
+	Token   Token  `json:"token,string,omitempty"`
 	Session int64  `json:"session,string"`
 	// BeliefMs bounds for how long of true time after its last committed proof the holder
 	// may believe: D/(1-drift), rounded up.
 	BeliefMs int64 `json:"beliefMs"`
 	// Exact: its belief has ended when its session has expired.
 	Exact bool `json:"exact,omitempty"`
+}
+
+// newHolding is a claim that is made in the session.
+func newHolding(sess Session, id string, t tenureTiming) holding {
+	return holding{ID: id, Session: sess.ID(), BeliefMs: t.belief().Milliseconds() + 1, Exact: t.exact}
 }
 
 func (h holding) belief() time.Duration { return time.Duration(h.BeliefMs) * time.Millisecond }

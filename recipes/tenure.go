@@ -396,6 +396,17 @@ func (t *Tenure) Release(ctx context.Context) error {
 	return fmt.Errorf("%s (token %d): release not confirmed: %w: %w", t.name, t.token, ErrUncertain, why)
 }
 
+// finish ends the tenure whose znodes are gone already, with the work they stood for.
+func (t *Tenure) finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endLocked(ErrReleased)
+	if t.mu.released == nil {
+		t.mu.released = make(chan struct{})
+		close(t.mu.released)
+	}
+}
+
 // giveUp leaves in the background and closes released then.
 func (t *Tenure) giveUp(clean bool, released chan struct{}) {
 	leave := func(ctx context.Context) error { return t.leave(ctx, clean) }
