@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,10 +82,15 @@ func ParseAddress(address string) (servers []string, chroot string, err error) {
 // withPort returns server with the default port if it has none.
 func withPort(server string) (string, error) {
 	host, port, err := net.SplitHostPort(server)
-	if err != nil {
-		host, port = strings.TrimSuffix(strings.TrimPrefix(server, "["), "]"), portDefault
+	if err != nil { // no port: a name, an IPv4 address, or an IPv6 address in brackets
+		host, port = server, portDefault
+		if inner, ok := strings.CutPrefix(server, "["); ok {
+			host = strings.TrimSuffix(inner, "]")
+		} else if strings.Contains(server, ":") {
+			host = ""
+		}
 	}
-	if host == "" || port == "" || strings.ContainsAny(host, "[]@/ ") || err != nil && strings.Contains(host, ":") && server[0] != '[' {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil || host == "" || strings.ContainsAny(host, "[]@/ ") {
 		return "", fmt.Errorf("%w: server %q must be host or host:port", recipes.ErrInvalid, server)
 	}
 	return net.JoinHostPort(host, port), nil
