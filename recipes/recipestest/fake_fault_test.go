@@ -344,3 +344,22 @@ func TestFakeRenewJudges(t *testing.T) {
 		}
 	})
 }
+
+// Goal: a jump of one process's wall clock is seen by its tenures and by no others.
+// Method: two locks; the clock of one holder jumps.
+func TestFakeJumpWall(t *testing.T) {
+	flavours(t, FakeOptions{}, func(t *testing.T, f *Fake) {
+		var held []*recipes.Tenure
+		peers := []*Peer{f.Open(t), f.Open(t)}
+		for i, p := range peers {
+			m := must(recipes.NewMutex(p.Store, fmt.Sprintf("/lock%d", i), recipes.Options{}))(t)
+			held = append(held, must(m.Lock(t.Context()))(t))
+			check(t, held[i].Check())
+		}
+		peers[0].JumpWall(time.Hour)
+		if err := held[0].Check(); !errors.Is(err, recipes.ErrLost) {
+			t.Errorf("where the clock jumped: %v", err)
+		}
+		check(t, held[1].Check())
+	})
+}
