@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/client"
 	"github.com/tenure-dev/tenure/recipes"
@@ -116,7 +117,7 @@ func TestDefiniteAnswers(t *testing.T) {
 func TestOutcomeOfGivenUpWrites(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p := b.peer(t)
+	p := b.peer(t, patience)
 	write := func(ctx context.Context) error {
 		_, err := p.Store.Create(ctx, "/w", nil, recipes.CreateSpec{Sequential: true})
 		return err
@@ -138,7 +139,7 @@ func TestOutcomeOfGivenUpWrites(t *testing.T) {
 
 	b.restartWith(t, func() {
 		awaitState(t, p.Store.Session(), recipes.Suspended)
-		ctx, cancel := context.WithTimeout(t.Context(), sessionTimeout/20)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		wantClasses(t, "a write without a connection", write(ctx), "unavailable", "deadline")
 	})
@@ -164,7 +165,7 @@ func TestOutcomeAtSessionEnd(t *testing.T) {
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()
-			p := startBackend(t, nil).peer(t)
+			p := startBackend(t, nil).peer(t, shortTimeout)
 			s := p.Store
 			before := s.Session()
 			sent, read := make(chan error, 1), make(chan error, 1)

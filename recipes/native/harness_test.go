@@ -18,11 +18,15 @@ import (
 )
 
 const (
-	// sessionTimeout is short, for tests that wait for expiries, and long enough for a
-	// busy machine to keep a session.
-	sessionTimeout = time.Second
-	// patience bounds every wait: nothing takes as long unless it is broken.
-	patience = 30 * time.Second
+	// harnessTimeout is the session timeout of the conformance suite, which waits for many
+	// expiries.
+	harnessTimeout = time.Second
+	// shortTimeout is for tests that wait for one, long enough for a busy machine to keep
+	// the session until then.
+	shortTimeout = 3 * time.Second
+	// patience bounds every wait, and is the timeout of sessions that are not to expire:
+	// nothing takes as long unless it is broken.
+	patience = 40 * time.Second
 )
 
 // backend is one server on a directory and a port of its own, in this process.
@@ -161,10 +165,10 @@ func (b *backend) figure(t testing.TB, name string) int {
 }
 
 // peer opens a Store through a proxy of its own.
-func (b *backend) peer(t testing.TB) *recipestest.Peer {
+func (b *backend) peer(t testing.TB, timeout time.Duration) *recipestest.Peer {
 	t.Helper()
 	proxy := recipestest.NewProxy(t, b.addr(), recipestest.TenureWire)
-	s := b.store(t, client.Options{Endpoints: []string{proxy.Addr()}})
+	s := b.store(t, client.Options{Endpoints: []string{proxy.Addr()}, Timeout: timeout})
 	p := &recipestest.Peer{Store: s}
 	proxy.Fill(p)
 	p.Expire = func(t testing.TB) {
@@ -177,14 +181,15 @@ func (b *backend) peer(t testing.TB) *recipestest.Peer {
 	return p
 }
 
-// store opens a Store; without endpoints it is straight to the server.
+// store opens a Store. Without endpoints it is straight to the server, and without a
+// timeout its session does not expire.
 func (b *backend) store(t testing.TB, o client.Options) *Store {
 	t.Helper()
 	if o.Endpoints == nil {
 		o.Endpoints = []string{b.addr()}
 	}
 	if o.Timeout == 0 {
-		o.Timeout = sessionTimeout
+		o.Timeout = patience
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -202,8 +207,8 @@ func newHarness(t testing.TB) *recipestest.Harness {
 	b := startBackend(t, nil)
 	return &recipestest.Harness{
 		Name:    "tenure",
-		Timeout: sessionTimeout,
-		Open:    b.peer,
+		Timeout: harnessTimeout,
+		Open:    func(t testing.TB) *recipestest.Peer { return b.peer(t, harnessTimeout) },
 		Run: func(t *testing.T, test func(t *testing.T)) {
 			t.Parallel()
 			test(t)
@@ -211,6 +216,39 @@ func newHarness(t testing.TB) *recipestest.Harness {
 		Restart: b.restart,
 		Reap:    b.reap,
 	}
+}
+
+// Goal: the verbs that are this backend's own do what the conformance suite relies on.
+// Method: two peers, an expiry of one, a restart and a reaped container.
+func TestHarness(t *testing.T) {
+	h := newHarness(t)
+	h.Run(t, func(t *testing.T) {
+		one, two := h.Open(t), h.Open(t)
+		expired := one.Store.Session()
+		if expired.Timeout() != h.Timeout || expired.State() != recipes.Connected {
+			t.Errorf("a peer is %v with a timeout of %v", expired.State(), expired.Timeout())
+		}
+		one.Expire(t)
+		if open, err := two.Store.SessionOpen(t.Context(), expired.ID()); open || err != nil {
+			t.Errorf("the expired session is open: %v, %v", open, err)
+		}
+		create(t, two.Store, "/c", znode.Container)
+		create(t, two.Store, "/c/child", znode.Persistent)
+		start := time.Now()
+		h.Restart(t, h.Timeout/10)
+		if took := time.Since(start); took < h.Timeout/10 {
+			t.Errorf("down for %v", took)
+		}
+		h.Reap(t) // removes nothing yet
+		if err := two.Store.Delete(t.Context(), "/c/child", recipes.Always()); err != nil {
+			t.Fatal(err)
+		}
+		h.Reap(t)
+		if _, _, err := two.Store.Get(t.Context(), "/c"); !errors.Is(err, znode.NoNode) {
+			t.Errorf("the container is still there: %v", err)
+		}
+		awaitReplaced(t, one.Store, expired)
+	})
 }
 
 func connect(t testing.TB, o client.Options) *client.Client {

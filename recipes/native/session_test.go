@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ import (
 func TestSessionStates(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p := b.peer(t)
+	p := b.peer(t, shortTimeout)
 	first := p.Store.Session()
 	if first.State() != recipes.Connected || first.ID() == 0 || first.Err() != nil || first != p.Store.Session() {
 		t.Fatalf("a new session is %v with id %d: %v", first.State(), first.ID(), first.Err())
@@ -77,10 +78,10 @@ func TestSessionStates(t *testing.T) {
 func TestProof(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p := b.peer(t)
+	p := b.peer(t, shortTimeout)
 	sess := p.Store.Session()
-	if sess.Timeout() != sessionTimeout {
-		t.Fatalf("negotiated %v, want %v", sess.Timeout(), sessionTimeout)
+	if sess.Timeout() != shortTimeout {
+		t.Fatalf("negotiated %v, want %v", sess.Timeout(), shortTimeout)
 	}
 	renewal := func() (recipes.Proof, error) {
 		proof, verdicts, err := sess.Renew(context.Background())
@@ -103,7 +104,7 @@ func TestProof(t *testing.T) {
 	received := time.Now()
 	release()
 	proof, _ := receive(t, "the proof", proofs)
-	if proof.Sent.Before(before) || proof.Sent.After(received) || proof.TTL != sessionTimeout {
+	if proof.Sent.Before(before) || proof.Sent.After(received) || proof.TTL != shortTimeout {
 		t.Errorf("sent at %v for %v: called at %v, received until %v", proof.Sent, proof.TTL, before, received)
 	}
 	if !strings.Contains(proof.Sent.String(), "m=") {
@@ -134,7 +135,7 @@ func TestProof(t *testing.T) {
 func TestRenewJudgesEach(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p := b.peer(t)
+	p := b.peer(t, patience)
 	s := p.Store.(*Store)
 	ctx := t.Context()
 	var held []recipes.Held
@@ -165,7 +166,7 @@ func TestRenewJudgesEach(t *testing.T) {
 func TestRenewMany(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p := b.peer(t)
+	p := b.peer(t, patience)
 	s := p.Store.(*Store)
 	long := recipes.Held{Path: "/" + strings.Repeat("x", 100)}
 	long.Czxid = create(t, s, long.Path, znode.Persistent).Czxid
@@ -210,13 +211,19 @@ func watchEnd(s recipes.Session, f func(end func())) {
 
 // Goal: Close ends the tenures while the session certainly lives, and only then the
 // session, which is over at once. Method: another client looks for the session and its
-// ephemeral while the tenures are being ended, and after Close.
+// ephemeral while a held lock is being ended, and after Close; whoever waits gets the lock.
 func TestCloseEndsTenuresFirst(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
 	s := b.store(t, client.Options{})
 	sess := s.Session()
 	create(t, s, "/mine", znode.Ephemeral)
+	held := lock(t, s)
+	if held == nil {
+		t.FailNow()
+	}
+	other, next := b.store(t, client.Options{}), make(chan *recipes.Tenure, 1)
+	go func() { next <- lock(t, other) }()
 	ended := 0
 	watchEnd(sess, func(end func()) {
 		if ended++; ended > 1 {
@@ -224,10 +231,13 @@ func TestCloseEndsTenuresFirst(t *testing.T) {
 			return
 		}
 		open, err := b.open(t.Context(), sess.ID())
-		if err != nil || !open || sess.State() == recipes.Over || sess.Err() != nil {
-			t.Errorf("before the tenures ended: open %v (%v), %v, %v", open, err, sess.State(), sess.Err())
+		if err != nil || !open || sess.State() == recipes.Over || sess.Err() != nil || held.Check() != nil {
+			t.Errorf("before the tenures ended: open %v (%v), %v, %v, %v", open, err, sess.State(), sess.Err(), held.Check())
 		}
 		end()
+		if err := held.Check(); !errors.Is(err, recipes.ErrSessionClosed) {
+			t.Errorf("the lock is still held, or not because of Close: %v", err)
+		}
 	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -250,6 +260,24 @@ func TestCloseEndsTenuresFirst(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("a second Close: %v", err)
 	}
+	if after, _ := receive(t, "the lock", next); after != nil && after.Token() <= held.Token() {
+		t.Errorf("token %d after %d", after.Token(), held.Token())
+	}
+}
+
+// lock takes the one lock of these tests, nil if that failed. It may be called from any
+// goroutine.
+func lock(t testing.TB, s recipes.Store) *recipes.Tenure {
+	m, err := recipes.NewMutex(s, "/lock", recipes.Options{})
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	held, err := m.Lock(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	return held
 }
 
 // Goal: nobody is told of an expiry before the tenures have ended. Method: an end that
@@ -257,7 +285,7 @@ func TestCloseEndsTenuresFirst(t *testing.T) {
 func TestExpiryEndsTenuresFirst(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p := b.peer(t)
+	p := b.peer(t, shortTimeout)
 	sess := p.Store.Session()
 	ending, goOn := make(chan struct{}), make(chan struct{})
 	watchEnd(sess, func(end func()) {
@@ -310,7 +338,7 @@ func TestSessionOpen(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
 	s := b.store(t, client.Options{})
-	p, closing := b.peer(t), b.peer(t)
+	p, closing := b.peer(t, shortTimeout), b.peer(t, shortTimeout)
 	want := func(what string, id int64, want bool) {
 		t.Helper()
 		if open, err := s.SessionOpen(t.Context(), id); err != nil || open != want {
@@ -337,12 +365,13 @@ func TestSessionOpen(t *testing.T) {
 }
 
 // Goal: nothing runs after Close, with and without a server, and it is soon done. Method:
-// stores with watches, an expiry behind them or calls before them; goroutines are counted.
+// stores with watches, one with an expiry behind it; goroutines and, where the system
+// lists them, files are counted.
 func TestC095CloseLeavesNoGoroutine(t *testing.T) {
-	base := runtime.NumGoroutine()
+	base, files := runtime.NumGoroutine(), openFiles()
 	t.Run("stores", func(t *testing.T) {
 		b := startBackend(t, nil)
-		p := b.peer(t)
+		p := b.peer(t, shortTimeout)
 		old := p.Store.Session()
 		p.Expire(t)
 		awaitReplaced(t, p.Store, old)
@@ -380,7 +409,16 @@ func TestC095CloseLeavesNoGoroutine(t *testing.T) {
 			wg.Wait()
 		})
 	})
-	await(t, "goroutines to end", func(context.Context) (bool, error) {
-		return runtime.NumGoroutine() <= base, nil
+	await(t, "goroutines and files to be given back", func(context.Context) (bool, error) {
+		return runtime.NumGoroutine() <= base && openFiles() <= files+2, nil
 	})
+}
+
+// openFiles returns how many files this process has open, 0 where that is not known.
+func openFiles() int {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(list)
 }

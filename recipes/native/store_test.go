@@ -19,7 +19,7 @@ import (
 func TestC037WritesOnceOverReconnects(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p := b.peer(t)
+	p := b.peer(t, patience)
 	ctx := t.Context()
 	create(t, p.Store, "/n", znode.Persistent)
 	cuts := map[string]func(k recipestest.OpKind) (hit func()){
@@ -227,5 +227,33 @@ func TestC105Chroot(t *testing.T) {
 	names, _, err := whole.Children(context.Background(), "/app")
 	if slices.Sort(names); err != nil || !slices.Equal(names, []string{"x", "y-0000000001"}) {
 		t.Errorf("below /app: %v, %v", names, err)
+	}
+}
+
+// Goal: what one client was told is committed, another one reads, with and without a
+// Sync before. Method: a counter written by one and read by the other, each time after
+// the write was answered.
+func TestC039ReadsSeeWhatWasTold(t *testing.T) {
+	t.Parallel()
+	b := startBackend(t, nil)
+	writer, reader := b.store(t, client.Options{}), b.store(t, client.Options{})
+	create(t, writer, "/k", znode.Persistent)
+	for k := int32(1); k <= 300; k++ {
+		stat, err := writer.Set(t.Context(), "/k", nil, recipes.IfVersion(k-1))
+		if err := wantVersion(stat, k, err); err != nil {
+			t.Fatal(err)
+		}
+		if k%2 == 0 {
+			if err := reader.Sync(t.Context(), "/k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, stat, err = reader.Get(t.Context(), "/k")
+		if err := wantVersion(stat, k, err); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := reader.Sync(t.Context(), "/missing"); err != nil {
+		t.Errorf("Sync needs no znode: %v", err)
 	}
 }

@@ -67,8 +67,8 @@ func wantTold(t testing.TB, all map[string]recipes.Watch, want recipes.EventKind
 func TestWatchTellsChanges(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, func(c *server.Config) { c.HistoryCount = 1 })
-	long := b.store(t, client.Options{Timeout: patience})
-	p := b.peer(t)
+	long := b.store(t, client.Options{})
+	p := b.peer(t, patience)
 	for _, row := range []struct {
 		name  string
 		store recipes.Store
@@ -101,7 +101,7 @@ func TestWatchTellsChanges(t *testing.T) {
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p, closing := b.peer(t), b.peer(t)
+	p, closing := b.peer(t, shortTimeout), b.peer(t, shortTimeout)
 	create(t, p.Store, "/w", znode.Persistent)
 
 	cancelled := watches(t, p.Store)
@@ -130,7 +130,7 @@ func TestWatchEnds(t *testing.T) {
 // after the other; count goroutines, and watches by the server's own figure.
 func TestWatchesAreFlat(t *testing.T) {
 	b := startBackend(t, nil)
-	s := b.store(t, client.Options{Timeout: patience})
+	s := b.store(t, client.Options{})
 	create(t, s, "/w", znode.Persistent)
 	const n = 10_000
 	base := runtime.NumGoroutine()
@@ -168,7 +168,7 @@ func TestWatchesAreFlat(t *testing.T) {
 func TestCancelLeavesOthers(t *testing.T) {
 	t.Parallel()
 	b := startBackend(t, nil)
-	p := b.peer(t)
+	p := b.peer(t, patience)
 	create(t, p.Store, "/w", znode.Persistent)
 	_, _, first, err := p.Store.GetW(t.Context(), "/w")
 	if err != nil {
