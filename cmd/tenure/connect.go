@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/client"
+	"github.com/tenure-dev/tenure/recipes"
+	"github.com/tenure-dev/tenure/recipes/native"
+	zkrecipes "github.com/tenure-dev/tenure/recipes/zk"
 )
 
 const (
@@ -260,45 +263,67 @@ func (a *app) withTenure(ctx context.Context, command string, verb func(ctx cont
 	return a.withConn(ctx, verb)
 }
 
-// open opens the tree of servers: the one place that tells Tenure from ZooKeeper.
-func (a *app) open(servers []endpoint) (func(ctx context.Context, c *conn) error, error) {
-	if servers[0].zk {
-		o, err := a.zkOptions(servers)
-		return func(ctx context.Context, c *conn) (err error) {
-			c.tree, err = connectZK(ctx, o)
-			return err
-		}, err
-	}
-	o, err := a.options(servers)
-	return func(ctx context.Context, c *conn) (err error) {
-		if c.client, err = client.Connect(ctx, o); err == nil {
-			c.tree = tenureTree{c.client}
-		}
-		return err
-	}, err
+// connect opens a session whose tree the verbs use.
+func (a *app) connect(ctx context.Context, servers []endpoint) (*conn, error) {
+	c := &conn{where: where(servers), limit: a.limit(), read: client.ReadOptions{Stale: a.stale}}
+	return reach(ctx, a, servers, func(ctx context.Context, o zkOptions) (_ *conn, err error) {
+		c.tree, err = connectZK(ctx, o)
+		return c, err
+	}, func(ctx context.Context, o client.Options) (_ *conn, err error) {
+		c.client, err = client.Connect(ctx, o)
+		c.tree = tenureTree{c.client}
+		return c, err
+	})
 }
 
-// connect opens a session within the limit. A failure names the address and the cause.
-func (a *app) connect(ctx context.Context, servers []endpoint) (*conn, error) {
-	open, err := a.open(servers)
+// openStore opens a session for the recipes. The caller closes the store.
+func (a *app) openStore(ctx context.Context) (recipes.Store, error) {
+	servers, err := a.servers()
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{where: where(servers), limit: a.limit(), read: client.ReadOptions{Stale: a.stale}}
-	limit := min(c.limit, connectLimit)
+	return reach(ctx, a, servers, func(ctx context.Context, o zkOptions) (recipes.Store, error) {
+		s := zkrecipes.Options{Servers: o.servers, Chroot: o.chroot, Timeout: o.timeout, TLS: o.tls}
+		for _, id := range o.auth {
+			s.Auth = append(s.Auth, zkrecipes.Auth(id))
+		}
+		return zkrecipes.Connect(ctx, s)
+	}, func(ctx context.Context, o client.Options) (recipes.Store, error) { return native.Connect(ctx, o) })
+}
+
+// reach opens a session with servers by the function of their kind, within the limit:
+// the one place that tells ZooKeeper from Tenure. A failure names the address and the
+// cause.
+func reach[T any](ctx context.Context, a *app, servers []endpoint,
+	zookeeper func(context.Context, zkOptions) (T, error), tenure func(context.Context, client.Options) (T, error)) (opened T, err error) {
+	var none T
+	limit := min(a.limit(), connectLimit)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err = open(bounded, c); err == nil {
-		return c, nil
+	if servers[0].zk {
+		o, wrong := a.zkOptions(servers)
+		if wrong != nil {
+			return none, wrong
+		}
+		opened, err = zookeeper(bounded, o)
+	} else {
+		o, wrong := a.options(servers)
+		if wrong != nil {
+			return none, wrong
+		}
+		opened, err = tenure(bounded, o)
+	}
+	if err == nil {
+		return opened, nil
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil, ctx.Err()
+		return none, ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, &requestError{fmt.Sprintf("no session with %s within %v", c.where, limit), err}
+		return none, &requestError{fmt.Sprintf("no session with %s within %v", where(servers), limit), err}
 	}
 	if exitCode(err) == exitError { // whatever it was, no session came of it
 		err = &codeError{exitUnreachable, err}
 	}
-	return nil, &requestError{"no session with " + c.where, err}
+	return none, &requestError{"no session with " + where(servers), err}
 }

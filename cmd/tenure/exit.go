@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/client"
+	"github.com/tenure-dev/tenure/recipes"
 	"github.com/tenure-dev/tenure/znode"
 )
 
@@ -176,6 +177,8 @@ func exitCode(err error) int {
 	case errors.As(err, &code):
 		return exitCodeOf(code)
 	case errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnknown),
+		errors.Is(err, recipes.ErrUnavailable), errors.Is(err, recipes.ErrUncertain),
+		errors.Is(err, recipes.ErrSessionExpired), errors.Is(err, recipes.ErrSessionClosed),
 		errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable
 	}

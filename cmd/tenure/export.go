@@ -41,6 +41,7 @@ type exporter struct {
 	tree     exportableTree
 	root     string
 	document bool
+	kindless bool // the server does not tell containers and TTL nodes
 
 	written, ephemerals, hidden int
 }
@@ -81,7 +82,7 @@ not 0 and what was written is not complete.`,
 			}
 			e.root = path
 			return a.withConn(cmd.Context(), func(ctx context.Context, c *conn) error {
-				e.tree = c
+				e.tree, e.kindless = c, c.client == nil
 				return e.run(ctx)
 			})
 		},
@@ -105,6 +106,9 @@ func (e *exporter) run(ctx context.Context) error {
 		return fmt.Errorf("export %s: not complete, %d nodes were written: %w", e.root, e.written, err)
 	}
 	e.app.note("exported %d nodes, skipped %d ephemeral ones", e.written, e.ephemerals)
+	if e.kindless {
+		e.app.note("warning: ZooKeeper does not tell containers and TTL nodes from persistent ones: they are exported as persistent")
+	}
 	if e.hidden > 0 {
 		e.app.note("warning: %d access lists were shown with hidden passwords (digest:user:x); nobody can log in by them after an import; export as an administrator of the nodes", e.hidden)
 	}

@@ -76,8 +76,9 @@ type zkTree struct {
 // o.stale it waits until the member has all that was committed before, so that reads are
 // not older than the call.
 func connectZK(ctx context.Context, o zkOptions) (*zkTree, error) {
+	held := newZKSession(o.timeout)
 	z := &zkTree{
-		chroot: o.chroot, dialer: newZKDialer(o.tls), session: newZKSession(o.timeout),
+		chroot: o.chroot, dialer: newZKDialer(o.tls, held), session: held,
 		lists: map[string][]string{}, watching: map[*zkWatch]struct{}{},
 	}
 	var err error

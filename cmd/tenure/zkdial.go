@@ -19,22 +19,25 @@ const (
 	zkGreetingLimit = 5 * time.Second
 	// zkGreetingMax bounds that answer, which has some 40 bytes.
 	zkGreetingMax = 4 << 10
+	// zkGreetingHead is what is read of it here: length, version and session timeout.
+	zkGreetingHead = 12
 )
 
 // zkDialer makes the connections of the ZooKeeper library, remembers why one failed,
 // which the library does not tell its callers, and ends them all on stop. It is safe for
 // concurrent use.
 type zkDialer struct {
-	tls  *tls.Config // nil = plain
-	ctx  context.Context
-	stop context.CancelFunc
+	tls     *tls.Config // nil = plain
+	session *zkSession  // is told what only the wire knows
+	ctx     context.Context
+	stop    context.CancelFunc
 
 	mu   sync.Mutex
 	last error
 }
 
-func newZKDialer(config *tls.Config) *zkDialer {
-	d := &zkDialer{tls: config}
+func newZKDialer(config *tls.Config, s *zkSession) *zkDialer {
+	d := &zkDialer{tls: config, session: s}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d
 }
@@ -114,18 +117,26 @@ type zkWire struct {
 // Read implements io.Reader. The library reads the length of a message by itself.
 func (w *zkWire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
-	if len(w.head) >= 4 {
+	if n > 0 {
+		w.dialer.session.hears()
+	}
+	if len(w.head) == zkGreetingHead {
 		return n, err
 	}
-	w.head = append(w.head, p[:n]...)
-	switch {
-	case len(w.head) >= 4:
+	before := len(w.head)
+	w.head = append(w.head, p[:min(n, zkGreetingHead-before)]...)
+	if before < 4 && len(w.head) >= 4 {
 		w.late.Stop()
 		if wrong := judgeGreeting(w.head); wrong != nil {
 			w.dialer.failed(fmt.Errorf("connect to %s: %w", w.address, wrong))
 			return 0, wrong
 		}
-	case err != nil && w.late.Stop():
+	}
+	if len(w.head) == zkGreetingHead {
+		if ms := binary.BigEndian.Uint32(w.head[8:]); ms > 0 { // 0 = the session has expired
+			w.dialer.session.granted(time.Duration(ms) * time.Millisecond)
+		}
+	} else if err != nil && w.late.Stop() {
 		w.dialer.failed(fmt.Errorf("connect to %s: connection ended without an answer: %w", w.address, err))
 	}
 	return n, err

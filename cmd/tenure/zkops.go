@@ -22,9 +22,9 @@ const (
 	zkListsMax = 256
 	// zkOpBytes is more than a request needs for one operation besides its strings.
 	zkOpBytes = 64
-	// zkContainerOwner and zkTTLMark are what a Stat of ZooKeeper has for the owner of a
-	// container, and in the highest byte of that of a TTL node, whose lower 40 bits are
-	// then the lifetime.
+	// zkContainerOwner and zkTTLMark are what ZooKeeper keeps as the owner of a container,
+	// and in the highest byte of that of a TTL node, whose lower 40 bits are the lifetime.
+	// Most versions show neither: the node then looks persistent.
 	zkContainerOwner = -1 << 63
 	zkTTLMark        = 0xff
 )

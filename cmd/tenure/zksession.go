@@ -12,14 +12,15 @@ import (
 )
 
 // zkSession is the session of a zkTree. It is over when the server says so, when it is
-// closed, or when there was no connection for its timeout: by the local clock it cannot
-// be alive then. It is safe for concurrent use.
+// closed, or when its timeout has passed since anything was heard of the server: who is
+// to let go when it expires cannot wait for that news. It is safe for concurrent use.
 type zkSession struct {
-	timeout time.Duration
-	opened  chan struct{} // closed when the session was opened
-	done    chan struct{}
+	opened chan struct{} // closed when the session was opened
+	done   chan struct{}
 
 	mu       sync.Mutex
+	timeout  time.Duration // asked for, then granted
+	heard    time.Time     // when anything came of the server
 	id       session.ID
 	isOpened bool
 	err      error       // why it is over
@@ -40,6 +41,20 @@ func (s *zkSession) ID() session.ID {
 func (s *zkSession) setID(id session.ID) {
 	s.mu.Lock()
 	s.id = id
+	s.mu.Unlock()
+}
+
+// granted notes the timeout that the server grants.
+func (s *zkSession) granted(timeout time.Duration) {
+	s.mu.Lock()
+	s.timeout = timeout
+	s.mu.Unlock()
+}
+
+// hears notes that something came of the server.
+func (s *zkSession) hears() {
+	s.mu.Lock()
+	s.heard = time.Now()
 	s.mu.Unlock()
 }
 
@@ -94,11 +109,11 @@ func (s *zkSession) changed(state zk.State) (resumed bool) {
 		s.endLocked(znode.SessionExpired)
 	case state == zk.StateDisconnected && s.isOpened && s.lost == nil:
 		var lost *time.Timer
-		lost = time.AfterFunc(s.timeout, func() {
+		lost = time.AfterFunc(s.timeout-time.Since(s.heard), func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.lost == lost { // it was not stopped too late
-				s.endLocked(fmt.Errorf("no connection for %v, the session's timeout: %w", s.timeout, znode.SessionExpired))
+				s.endLocked(fmt.Errorf("nothing heard of the server for %v: %w", s.timeout, znode.SessionExpired))
 			}
 		})
 		s.lost = lost
