@@ -223,8 +223,8 @@ func (c *Config[T]) settle(ctx context.Context, sess Session, old stored, data [
 	switch {
 	case found && next:
 		return now.stat, nil
-	case found:
-		return znode.Stat{}, nil // and overwritten since: such a Stat meets nothing
+	case found: // and overwritten since, so that a Stat of this version meets nothing
+		return znode.Stat{Czxid: old.stat.Czxid, Version: version}, nil
 	case c.store.Session() != sess:
 		return znode.Stat{}, lost // it may still be on its way
 	case now.meets(old):

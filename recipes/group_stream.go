@@ -75,12 +75,13 @@ type latest[V any] struct {
 
 	mu struct {
 		sync.Mutex
-		shown shown[V]
-		any   bool // something was shown
-		news  bool // that was not taken
-		up    bool // the connection
-		epoch int  // counts its breaks
-		err   error
+		shown  shown[V]
+		any    bool // something was shown
+		unseen bool // something has changed that was not shown
+		news   bool // that was not taken
+		up     bool // the connection
+		epoch  int  // counts its breaks
+		err    error
 	}
 }
 
@@ -106,16 +107,22 @@ func (c *latest[V]) epoch() int {
 	return c.mu.epoch
 }
 
-// show replaces the value, which was read in the epoch.
-func (c *latest[V]) show(v V, changed bool, epoch int) {
+// show replaces the value, which was read in the epoch. It does nothing while the
+// connection is down, and reports false if it broke since the epoch: the value is to be
+// read again.
+func (c *latest[V]) show(v V, changed bool, epoch int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fresh := c.mu.up && c.mu.epoch == epoch
-	if c.mu.any && !changed && fresh == c.mu.shown.fresh {
-		return
+	c.mu.unseen = c.mu.unseen || changed
+	if c.mu.epoch != epoch || !c.mu.up {
+		return c.mu.epoch == epoch
 	}
-	c.mu.shown, c.mu.any, c.mu.news = shown[V]{v, fresh}, true, true
-	wakeup(c.changed)
+	if !c.mu.any || c.mu.unseen || !c.mu.shown.fresh {
+		c.mu.shown, c.mu.any, c.mu.news = shown[V]{v, true}, true, true
+		c.mu.unseen = false
+		wakeup(c.changed)
+	}
+	return true
 }
 
 // end says why there will be nothing more.
@@ -186,7 +193,10 @@ func followSession[V any](ctx context.Context, s Store, sess Session, path strin
 			return context.Cause(ctx)
 		case err == nil:
 			failures = backoff{}
-			c.show(r.value, r.changed, epoch)
+			c.connection(sess.State() == Connected) // its news may be behind the answer
+			if !c.show(r.value, r.changed, epoch) {
+				continue
+			}
 		case transient(err) || sessionOver(err):
 			wait = failures.next()
 		default:
