@@ -116,15 +116,15 @@ func TestPlanRun(t *testing.T) {
 // that works meanwhile; what it sees, and when, must be the same.
 func TestPlanRepeats(t *testing.T) {
 	run := func() (lines []string) {
-		synctest.Test(t, func(t *testing.T) {
-			f := NewFake(FakeOptions{Exact: true, Members: 3, Seed: 5})
-			p := f.Open(t)
-			plan := NewPlan(5, PlanOptions{Length: 30 * time.Second, Verbs: Verbs(f.Harness(), p)})
+		h := FakeHarness(FakeOptions{Exact: true, Members: 3, Seed: 5})
+		h.Run(t, func(t *testing.T) {
+			p := h.Open(t)
+			plan := NewPlan(5, PlanOptions{Length: 30 * time.Second, Verbs: Verbs(h, p)})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				plan.Run(ctx, t, f.Harness(), []*Peer{p})
+				plan.Run(ctx, t, h, []*Peer{p})
 			}()
 			began := time.Now()
 			for time.Since(began) < 30*time.Second {
