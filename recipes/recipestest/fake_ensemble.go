@@ -1,6 +1,7 @@
 package recipestest
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -37,7 +38,8 @@ func (f *Fake) elect() {
 	}
 	f.leader = able[0]
 	f.leader.setLag(0)
-	for _, s := range f.sessions {
+	for _, id := range slices.Sorted(maps.Keys(f.sessions)) {
+		s := f.sessions[id]
 		s.lastTouch = f.now()
 		f.armExpiry(s)
 	}
