@@ -19,7 +19,7 @@ import (
 // peers on different members see each other's writes after Sync. Method: 12 moves.
 func TestEnsembleMove(t *testing.T) {
 	t.Parallel()
-	h := harness("three", ensemble)
+	h := harness("three", ensemble, "")
 	p, other, ctx := h.Open(t), h.Open(t), bounded(t)
 	session := p.Store.Session()
 	_, err := p.Store.Create(ctx, "/e", nil, recipes.CreateSpec{Kind: znode.Ephemeral})

@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// harness is servers as recipestest.Conformance wants them. Each test has a chroot of its
-// own, which all its peers share; the peers are spread over the members.
-func harness(name string, servers *recipestest.SharedZooKeeper) recipestest.Harness {
+// harness is servers as recipestest.Conformance wants them, its peers spread over the
+// members. If chroot is "", each test has one of its own, which all its peers share.
+func harness(name string, servers *recipestest.SharedZooKeeper, chroot string) recipestest.Harness {
 	var peers atomic.Int64
 	var chroots sync.Map // testing.TB to string
 	return recipestest.Harness{
@@ -41,16 +41,16 @@ func harness(name string, servers *recipestest.SharedZooKeeper) recipestest.Harn
 		Timeout: timeout,
 		Open: func(t testing.TB) *recipestest.Peer {
 			n := int(peers.Add(1))
-			chroot, known := chroots.LoadOrStore(t, fmt.Sprintf("/%s-%d-%d", name, time.Now().UnixNano(), n))
+			if chroot != "" {
+				return openPeer(t, servers.Get(t), n, chroot)
+			}
+			own, known := chroots.LoadOrStore(t, fmt.Sprintf("/%s-%d-%d", name, time.Now().UnixNano(), n))
 			if !known {
 				t.Cleanup(func() { chroots.Delete(t) })
 			}
-			return openPeer(t, servers.Get(t), n, chroot.(string))
+			return openPeer(t, servers.Get(t), n, own.(string))
 		},
-		Run: func(t *testing.T, test func(t *testing.T)) {
-			t.Parallel()
-			test(t)
-		},
+		Run: func(t *testing.T, test func(t *testing.T)) { test(t) },
 	}
 }
 
@@ -92,7 +92,7 @@ func open(t testing.TB, o zk.Options) *zk.Store {
 // peer is the one peer of most tests here, on the single server.
 func peer(t testing.TB) *recipestest.Peer {
 	t.Helper()
-	return harness("one", single).Open(t)
+	return harness("one", single, "").Open(t)
 }
 
 // bounded is the test's context with a bound that no test should come near.

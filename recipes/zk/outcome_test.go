@@ -44,7 +44,7 @@ func TestWriteOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, w := range writes {
 		for _, applied := range []bool{false, true} {
-			h := harness("one", single)
+			h := harness("one", single, "")
 			p, other, ctx := h.Open(t), h.Open(t), bounded(t)
 			_, err := p.Store.Multi(ctx, recipes.OpCreate("/w", nil, recipes.CreateSpec{}), recipes.OpCreate("/w/old", nil, recipes.CreateSpec{}))
 			must(t, err)

@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// goodbyeMax bounds the wait for the server's answer when a session is closed.
+	// goodbyeMax bounds the wait for the server's answer when a session is closed, and
+	// drainMax that for calls on their way before it.
 	goodbyeMax = time.Second
+	drainMax   = 100 * time.Millisecond
 	// refusedPause is between sessions when one ended before it could be used.
 	refusedPause = time.Second
 )
@@ -226,26 +228,39 @@ func (s *session) over(why error) {
 // hangUp closes the session at the server, if there is one to tell, and waits for all
 // goroutines of the session.
 func (s *session) hangUp(conn *gozk.Conn, events <-chan gozk.Event) {
-	if now, _ := s.latest(); now != linkUp {
+	idle, closed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(idle)
+		s.calls.Wait()
+	}()
+	if now, _ := s.latest(); now == linkUp {
+		// Calls on their way get their answers first. The library's CreateContainer looks
+		// at an answer that may just arrive when its handle is closed.
+		await(idle, drainMax)
+	} else {
 		s.line.cut()
 	}
-	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		conn.Close()
 	}()
-	timer := time.NewTimer(goodbyeMax)
-	defer timer.Stop()
-	select {
-	case <-closed:
-	case <-timer.C:
-	}
+	await(closed, goodbyeMax)
 	s.line.cut()
 	<-closed
 	for range events { // closed when the library's loop has ended
 	}
-	s.calls.Wait()
+	<-idle
 	s.upkeep.Wait()
+}
+
+// await waits until done is closed, d at most.
+func await(done <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // ID is recipes.Session.ID.

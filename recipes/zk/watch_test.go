@@ -102,7 +102,7 @@ func TestP14NoWatchOfWhatIsNotThere(t *testing.T) {
 // the changes after it and are not missed. Method: break it 20 times.
 func TestGap(t *testing.T) {
 	t.Parallel()
-	h := harness("one", single)
+	h := harness("one", single, "")
 	p, other, ctx := h.Open(t), h.Open(t), bounded(t)
 	_, err := p.Store.Create(ctx, "/g", nil, recipes.CreateSpec{})
 	must(t, err)
