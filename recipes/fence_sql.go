@@ -127,12 +127,13 @@ func (f SQLFence) Raise(ctx context.Context, tx SQLTx, key string, t Token) (Tok
 		return 0, err
 	}
 	if f.Dialect == PostgreSQL {
-		// Lock the row for sharing if it has this token already. It must not be locked
-		// otherwise: of two that share a lock neither could raise.
-		var one int
-		err := tx.QueryRowContext(ctx, `SELECT 1 FROM `+table+` WHERE name = $1 AND token = $2 FOR SHARE`, key, int64(t)).Scan(&one)
+		// Lock the row for sharing if it needs no raise. It must not be locked otherwise, for
+		// of two that share a lock neither can raise; and since tokens only grow, a row that
+		// was found here is still one when it has been waited for.
+		var highest int64
+		err := tx.QueryRowContext(ctx, `SELECT token FROM `+table+` WHERE name = $1 AND token >= $2 FOR SHARE`, key, int64(t)).Scan(&highest)
 		if err == nil {
-			return t, nil
+			return Token(highest), nil
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return 0, fmt.Errorf("%s: look for fencing token %d: %w", key, t, err)
