@@ -24,25 +24,25 @@ func newDoubleBarrier(t *testing.T, s recipes.Store, n int) *recipes.DoubleBarri
 	return b
 }
 
-// entry is what an Enter in a goroutine came to.
-type entry struct {
+// entered is what an Enter in a goroutine came to.
+type entered struct {
 	round *recipes.Round
 	err   error
 }
 
-// enter begins to enter and waits until all that is going on waits.
-func enter(ctx context.Context, b *recipes.DoubleBarrier) <-chan entry {
-	c := make(chan entry, 1)
+// enterBarrier begins to enter and waits until all that is going on waits.
+func enterBarrier(ctx context.Context, b *recipes.DoubleBarrier) <-chan entered {
+	c := make(chan entered, 1)
 	go func() {
 		r, err := b.Enter(ctx)
-		c <- entry{r, err}
+		c <- entered{r, err}
 	}()
 	time.Sleep(time.Second)
 	return c
 }
 
 // mustEnter waits for the round.
-func mustEnter(t *testing.T, c <-chan entry) *recipes.Round {
+func mustEnter(t *testing.T, c <-chan entered) *recipes.Round {
 	t.Helper()
 	e := <-c
 	if e.err != nil {
@@ -52,7 +52,7 @@ func mustEnter(t *testing.T, c <-chan entry) *recipes.Round {
 }
 
 // wantWaiting fails if somebody has entered.
-func wantWaiting(t *testing.T, entries ...<-chan entry) {
+func wantWaiting(t *testing.T, entries ...<-chan entered) {
 	t.Helper()
 	for i, c := range entries {
 		select {
@@ -73,9 +73,9 @@ func TestDoubleBarrier(t *testing.T) {
 		}
 		var last int64
 		for range 2 {
-			c0, c1 := enter(t.Context(), bs[0]), enter(t.Context(), bs[1])
+			c0, c1 := enterBarrier(t.Context(), bs[0]), enterBarrier(t.Context(), bs[1])
 			wantWaiting(t, c0, c1)
-			c2 := enter(t.Context(), bs[2])
+			c2 := enterBarrier(t.Context(), bs[2])
 			rounds := []*recipes.Round{mustEnter(t, c0), mustEnter(t, c1), mustEnter(t, c2)}
 			if n := rounds[0].Number(); n <= last || n != rounds[1].Number() || n != rounds[2].Number() {
 				t.Errorf("rounds %d, %d, %d after %d", n, rounds[1].Number(), rounds[2].Number(), last)
@@ -107,7 +107,7 @@ func TestDoubleBarrier(t *testing.T) {
 func TestP75DoubleBarrierNobodyPassesAlone(t *testing.T) {
 	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
 		p := f.Open(t)
-		c := enter(t.Context(), newDoubleBarrier(t, p.Store, 2))
+		c := enterBarrier(t.Context(), newDoubleBarrier(t, p.Store, 2))
 		storm(t, p, false)
 		wantWaiting(t, c)
 		p.Expire(t)
@@ -127,10 +127,10 @@ func TestP75DoubleBarrierNobodyPassesAlone(t *testing.T) {
 func TestP77DoubleBarrierCountsTheLiving(t *testing.T) {
 	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
 		crashes, gives, ctx := f.Open(t), f.Open(t), t.Context()
-		c0 := enter(ctx, newDoubleBarrier(t, crashes.Store, 3))
+		c0 := enterBarrier(ctx, newDoubleBarrier(t, crashes.Store, 3))
 		limited, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		c1 := enter(limited, newDoubleBarrier(t, gives.Store, 3))
+		c1 := enterBarrier(limited, newDoubleBarrier(t, gives.Store, 3))
 		crashes.Expire(t)
 		if e := <-c0; e.err == nil {
 			t.Error("the party that crashed entered")
@@ -138,9 +138,9 @@ func TestP77DoubleBarrierCountsTheLiving(t *testing.T) {
 		if e := <-c1; !errors.Is(e.err, context.DeadlineExceeded) {
 			t.Errorf("the party that gave up: %v", e.err)
 		}
-		var entries []<-chan entry
+		var entries []<-chan entered
 		for range 2 {
-			entries = append(entries, enter(ctx, newDoubleBarrier(t, f.Open(t).Store, 3)))
+			entries = append(entries, enterBarrier(ctx, newDoubleBarrier(t, f.Open(t).Store, 3)))
 		}
 		dir := f.Nodes("/db/round/")[0]
 		for _, name := range []string{"ready", "m-1", "m-0123456789abcdef0123456789abcdef-0000000001"} {
@@ -150,7 +150,7 @@ func TestP77DoubleBarrierCountsTheLiving(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		wantWaiting(t, entries...)
-		c2 := enter(ctx, newDoubleBarrier(t, crashes.Store, 3))
+		c2 := enterBarrier(ctx, newDoubleBarrier(t, crashes.Store, 3))
 		for _, c := range append(entries, c2) {
 			mustEnter(t, c)
 		}
@@ -164,13 +164,13 @@ func TestP77DoubleBarrierCountsTheLiving(t *testing.T) {
 func TestP78DoubleBarrierLeaveWhileOthersEnter(t *testing.T) {
 	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
 		ctx, slow, fast := t.Context(), f.Open(t), f.Open(t)
-		c0 := enter(ctx, newDoubleBarrier(t, slow.Store, 2))
+		c0 := enterBarrier(ctx, newDoubleBarrier(t, slow.Store, 2))
 		slow.Partition()
-		r1 := mustEnter(t, enter(ctx, newDoubleBarrier(t, fast.Store, 2)))
+		r1 := mustEnter(t, enterBarrier(ctx, newDoubleBarrier(t, fast.Store, 2)))
 		left := make(chan error, 1)
 		go func() { left <- r1.Leave(ctx) }()
 		time.Sleep(time.Second)
-		c2 := enter(ctx, newDoubleBarrier(t, fast.Store, 2)) // the next round
+		c2 := enterBarrier(ctx, newDoubleBarrier(t, fast.Store, 2)) // the next round
 		slow.Heal()
 		r0 := mustEnter(t, c0)
 		if r0.Number() != r1.Number() {
@@ -186,7 +186,7 @@ func TestP78DoubleBarrierLeaveWhileOthersEnter(t *testing.T) {
 		if err := <-left; err != nil {
 			t.Error(err)
 		}
-		r3 := mustEnter(t, enter(ctx, newDoubleBarrier(t, slow.Store, 2)))
+		r3 := mustEnter(t, enterBarrier(ctx, newDoubleBarrier(t, slow.Store, 2)))
 		if r2 := mustEnter(t, c2); r2.Number() != r3.Number() || r2.Number() <= r0.Number() {
 			t.Errorf("rounds %d and %d after %d", r2.Number(), r3.Number(), r0.Number())
 		}
@@ -199,9 +199,9 @@ func TestP78DoubleBarrierLeaveWhileOthersEnter(t *testing.T) {
 func TestC091DoubleBarrierLeaveWithALimit(t *testing.T) {
 	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
 		var rounds []*recipes.Round
-		var entries []<-chan entry
+		var entries []<-chan entered
 		for range 3 {
-			entries = append(entries, enter(t.Context(), newDoubleBarrier(t, f.Open(t).Store, 3)))
+			entries = append(entries, enterBarrier(t.Context(), newDoubleBarrier(t, f.Open(t).Store, 3)))
 		}
 		for _, c := range entries {
 			rounds = append(rounds, mustEnter(t, c))
@@ -234,8 +234,8 @@ func TestC091DoubleBarrierLeaveWithALimit(t *testing.T) {
 func TestDoubleBarrierDeadPartyHasLeft(t *testing.T) {
 	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
 		dies := f.Open(t)
-		c := enter(t.Context(), newDoubleBarrier(t, dies.Store, 2))
-		r := mustEnter(t, enter(t.Context(), newDoubleBarrier(t, f.Open(t).Store, 2)))
+		c := enterBarrier(t.Context(), newDoubleBarrier(t, dies.Store, 2))
+		r := mustEnter(t, enterBarrier(t.Context(), newDoubleBarrier(t, f.Open(t).Store, 2)))
 		dead := mustEnter(t, c)
 		dies.Partition()
 		begun := time.Now()
@@ -261,7 +261,7 @@ func TestP05DoubleBarrierGivesUp(t *testing.T) {
 			if !offline {
 				_, release = p.Hold(recipestest.Multi)
 			}
-			c := enter(ctx, b)
+			c := enterBarrier(ctx, b)
 			if offline {
 				p.Partition()
 			}
@@ -290,7 +290,7 @@ func TestDoubleBarrierParties(t *testing.T) {
 	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
 		p, ctx := f.Open(t), t.Context()
 		waits, cancel := context.WithCancel(ctx)
-		c := enter(waits, newDoubleBarrier(t, f.Open(t).Store, 3))
+		c := enterBarrier(waits, newDoubleBarrier(t, f.Open(t).Store, 3))
 		if _, err := newDoubleBarrier(t, p.Store, 2).Enter(ctx); !errors.Is(err, recipes.ErrInvalid) {
 			t.Errorf("2 parties where 3 gather: %v", err)
 		}
