@@ -45,8 +45,11 @@ func (k *call) needsLeader(exact bool) bool {
 	return exact || k.read == nil
 }
 
-// finish ends the call for its caller.
+// finish ends the call for its caller, who may have left already.
 func (k *call) finish(err error) {
+	if k.finished {
+		return
+	}
 	k.finished, k.err = true, err
 	close(k.done)
 }

@@ -358,7 +358,5 @@ func (c *fakeClient) answered(conn *fakeConn, k *call, zxid int64) {
 			c.watches[w] = true
 		}
 	}
-	if !k.finished {
-		k.finish(nil)
-	}
+	k.finish(nil)
 }
