@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,10 +52,13 @@ func TestPlanLine(t *testing.T) {
 // script is a peer that notes what is done to it.
 type script struct {
 	began time.Time
+	mu    sync.Mutex // expiries are played beside the rest
 	lines []string
 }
 
 func (s *script) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.lines = append(s.lines, fmt.Sprint(time.Since(s.began), " ", fmt.Sprintf(format, args...)))
 }
 
