@@ -78,10 +78,11 @@ func testC089(t *testing.T, f *recipestest.Fake) {
 	const members = 50
 	var peers []*recipestest.Peer
 	var stores []*meddled
+	var joined []*recipes.Membership
 	for i := range members {
 		p := f.Open(t)
 		s := meddle(p.Store)
-		joinGroup(t, newGroup(t, s, recipes.GroupOptions{}), fmt.Sprintf("m%02d", i), "x")
+		joined = append(joined, joinGroup(t, newGroup(t, s, recipes.GroupOptions{}), fmt.Sprintf("m%02d", i), "x"))
 		peers, stores = append(peers, p), append(stores, s)
 	}
 	observer := f.Open(t).Store
@@ -91,6 +92,11 @@ func testC089(t *testing.T, f *recipestest.Fake) {
 		v, err := newGroup(t, observer, recipes.GroupOptions{}).View(t.Context())
 		if err != nil || len(v.Members) != members {
 			t.Fatalf("%d members %v after %s, %v", len(v.Members), within, what, err)
+		}
+		for i, m := range joined { // and not by nodes of sessions that are over
+			if state := m.State(); !state.Exists || state.Czxid != v.Members[i].Czxid {
+				t.Fatalf("%s %v after %s: %+v", m.ID(), within, what, state)
+			}
 		}
 	}
 	all(0, "joining")
