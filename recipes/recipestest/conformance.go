@@ -125,12 +125,17 @@ func (h Harness) eventually(t *testing.T, what string, holds func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", h.patience(), what)
 		}
-		timer := time.NewTimer(max(h.Timeout/200, time.Millisecond))
-		select {
-		case <-timer.C:
-		case <-t.Context().Done():
-			t.Fatal(what, t.Context().Err())
-		}
+		pause(t, max(h.Timeout/200, time.Millisecond))
+	}
+}
+
+// pause waits for d, in fake time where time is fake, or for the end of the test.
+func pause(t *testing.T, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
 	}
 }
 
