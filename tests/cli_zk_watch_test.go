@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-dev/tenure/recipes/recipestest"
 )
@@ -181,9 +182,11 @@ func TestWatchOfZooKeeperOverReconnects(t *testing.T) {
 // Goal: a watch goes on when the server was killed and started again. Method: change a
 // node before and after.
 func TestWatchOfZooKeeperSurvivesItsRestart(t *testing.T) {
-	s, z := zkCLI(t, "")
+	// The tick allows for a session that outlives a slow start.
+	z := recipestest.StartZooKeeper(t, recipestest.ZooKeeperOptions{TickTime: 2 * time.Second})
+	s := zkCLIAt(t, z.Addrs()[0], "")
 	s.must("create", "/w")
-	w := startWatch(t, s, s, "/w", "-r", "--session-timeout", "4s")
+	w := startWatch(t, s, s, "/w", "-r", "--session-timeout", "40s")
 	z.Stop(0)
 	if err := z.Start(0); err != nil {
 		t.Fatal(err)

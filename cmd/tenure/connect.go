@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/client"
@@ -283,12 +284,39 @@ func (a *app) openStore(ctx context.Context) (recipes.Store, error) {
 		return nil, err
 	}
 	return reach(ctx, a, servers, func(ctx context.Context, o zkOptions) (recipes.Store, error) {
-		s := zkrecipes.Options{Servers: o.servers, Chroot: o.chroot, Timeout: o.timeout, TLS: o.tls}
+		var failure dialFailure
+		s := zkrecipes.Options{Servers: o.servers, Chroot: o.chroot, Timeout: o.timeout, TLS: o.tls, Dial: failure.dial}
 		for _, id := range o.auth {
 			s.Auth = append(s.Auth, zkrecipes.Auth(id))
 		}
-		return zkrecipes.Connect(ctx, s)
+		store, err := zkrecipes.Connect(ctx, s)
+		return store, failure.explain(err)
 	}, func(ctx context.Context, o client.Options) (recipes.Store, error) { return native.Connect(ctx, o) })
+}
+
+// dialFailure keeps why the last connection could not be made. Any number of goroutines
+// may dial.
+type dialFailure struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (f *dialFailure) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+	return conn, err
+}
+
+// explain adds the failure to err, if there are both.
+func (f *dialFailure) explain(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil || f.err == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, f.err)
 }
 
 // reach opens a session with servers by the function of their kind, within the limit:

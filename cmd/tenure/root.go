@@ -45,7 +45,11 @@ Environment:
   TENURE_TOKEN_FILE  file with the server's admin token (flag --token-file)
 
 A server behind TLS is wss://HOST:PORT. A path behind the port makes it the root of
-all paths: ws://127.0.0.1:2180/app.`
+all paths: ws://127.0.0.1:2180/app.
+
+zk://HOST:PORT,HOST:PORT/PATH is a ZooKeeper: all commands of the tree work on it, in TLS
+if a TLS flag is given. Without --stale a command first waits (sync) until the member has
+what was committed before.`
 
 // newRootCommand builds the whole command line. A new verb is one more line here.
 func newRootCommand(a *app) *cobra.Command {
