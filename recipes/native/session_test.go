@@ -26,6 +26,7 @@ func TestSessionStates(t *testing.T) {
 	if first.State() != recipes.Connected || first.ID() == 0 || first.Err() != nil || first != p.Store.Session() {
 		t.Fatalf("a new session is %v with id %d: %v", first.State(), first.ID(), first.Err())
 	}
+	upkeep := first.Upkeep()
 	states := make(chan recipes.ConnState, 16)
 	go func() {
 		defer close(states)
@@ -45,7 +46,7 @@ func TestSessionStates(t *testing.T) {
 	next(recipes.Suspended)
 	p.Heal()
 	next(recipes.Connected)
-	if first.ID() == 0 || first.Upkeep() == nil || first.Upkeep() != first.Upkeep() {
+	if first.ID() == 0 || first.Upkeep() != upkeep {
 		t.Error("the session has lost what it was")
 	}
 	p.Partition()
