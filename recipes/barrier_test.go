@@ -119,10 +119,9 @@ func TestP76BarrierWaitNeedsARead(t *testing.T) {
 }
 
 // Goal: a barrier that was raised before Wait is waited for, though the member that is
-// asked lags; and it is not passed when the session changes to one that lags. Method:
-// two followers.
+// asked lags. Method: of four followers the waiter's lags.
 func TestP76BarrierWaitOnAMemberThatLags(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{Members: 3}, func(t *testing.T, f *recipestest.Fake) {
+	onFakes(t, recipestest.FakeOptions{Members: 5}, func(t *testing.T, f *recipestest.Fake) {
 		raiser, waiter := f.Open(t), f.Open(t)
 		if waiter.Lag == nil {
 			t.Fatal("the fake's members do not lag")
