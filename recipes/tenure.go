@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tenure-dev/tenure/znode"
 )
 
 // Tenure is what every holder gets: of an election, a lock, a lease, a slot of a
@@ -319,9 +321,11 @@ func (t *Tenure) Confirm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(verdicts...); err != nil {
+	if err := errors.Join(verdicts...); errors.Is(err, znode.NoNode) {
 		t.end(ErrGone)
 		return t.overErr()
+	} else if err != nil {
+		return err
 	}
 	t.extend(u.sentAt(proof, before), proof.TTL, time.Duration(u.now().mono-before.mono))
 	return t.Check()

@@ -270,20 +270,17 @@ func (u *Upkeep) renewOnce() (period time.Duration, err error) {
 		return period, err
 	}
 	sent, rtt := u.sentAt(proof, before), time.Duration(u.now().mono-before.mono)
-	i := 0
 	for _, t := range batch {
-		var gone error
-		for range t.held {
-			if errors.Is(verdicts[i], znode.NoNode) {
-				gone = ErrGone
-			}
-			i++
+		judged := errors.Join(verdicts[:len(t.held)]...)
+		verdicts = verdicts[len(t.held):]
+		switch {
+		case judged == nil:
+			t.extend(sent, proof.TTL, rtt)
+		case errors.Is(judged, znode.NoNode):
+			t.end(ErrGone)
+		default: // it is not proved, nor is it known to be gone
+			t.options.Log.Warn("not proved", "path", t.name, "token", uint64(t.token), "err", judged)
 		}
-		if gone != nil {
-			t.end(gone)
-			continue
-		}
-		t.extend(sent, proof.TTL, rtt)
 	}
 	return period, nil
 }

@@ -52,8 +52,10 @@ func connected(ctx context.Context, s Store) (Session, error) {
 				return sess, nil
 			}
 		}
-		if err := ctx.Err(); err != nil {
+		select {
+		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case <-sess.Done(): // the next one is current by now
 		}
 		if next := s.Session(); next == sess {
 			return nil, sess.Err() // closed for good
