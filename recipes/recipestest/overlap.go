@@ -21,9 +21,10 @@ type OverlapOptions struct {
 	Seed       uint64
 	Names      int // elections at a time, default 4
 	Candidates int // of each, on as many peers, default 3
+	Peers      int // over which candidates are spread, at least and by default Candidates
 	HandOvers  int // how many there must be, default 2000; the first tenth without faults
 	// Plan is the faults of the rest, one round after the other, each with the next seed.
-	// Peers is Candidates; the default of Length is ten session timeouts, of Longest two,
+	// Its Peers are those above; the default of Length is ten session timeouts, of Longest two,
 	// of MeanGap a quarter of one, of Verbs all that there are but VerbExpire: to end a
 	// session before its time, as an administrator can, is beyond what a Check can know.
 	Plan PlanOptions
@@ -49,6 +50,7 @@ type OverlapOptions struct {
 func (o OverlapOptions) withDefaults(timeout time.Duration) OverlapOptions {
 	setDefault(&o.Names, 4)
 	setDefault(&o.Candidates, 3)
+	o.Peers = max(o.Peers, o.Candidates)
 	setDefault(&o.HandOvers, 2000)
 	setDefault(&o.Bound, 2*timeout+2*time.Second)
 	setDefault(&o.Limit, 15*time.Minute)
@@ -57,7 +59,7 @@ func (o OverlapOptions) withDefaults(timeout time.Duration) OverlapOptions {
 	setDefault(&o.Plan.Length, 10*timeout)
 	setDefault(&o.Plan.Longest, 2*timeout)
 	setDefault(&o.Plan.MeanGap, timeout/4)
-	o.Plan.Peers = o.Candidates
+	o.Plan.Peers = o.Peers
 	if o.believe == nil {
 		o.believe = func(t *recipes.Tenure) Holder { return t }
 	}
@@ -90,7 +92,7 @@ func Overlap(t testing.TB, h Harness, o OverlapOptions) OverlapReport {
 	r := &overlapRun{t: t, h: h, o: o, inv: NewInvariant(o.Seed), dir: fmt.Sprintf("/overlap-%d", o.Seed)}
 	ctx, cancel := context.WithTimeout(context.Background(), o.Limit)
 	defer cancel()
-	for range o.Candidates {
+	for range o.Peers {
 		r.peers = append(r.peers, h.Open(t))
 	}
 	r.prepare(ctx)
@@ -104,7 +106,7 @@ func Overlap(t testing.TB, h Harness, o OverlapOptions) OverlapReport {
 	var broken error
 	report.Record, broken = r.inv.Verify()
 	errs = append(errs, broken)
-	if err := before.Flat(context.WithoutCancel(ctx), o.Watches, 4*o.Candidates+4, o.Bound); err != nil {
+	if err := before.Flat(context.WithoutCancel(ctx), o.Watches, 4*o.Peers+4, o.Bound); err != nil {
 		errs = append(errs, err)
 	}
 	if n := report.HandOvers(); o.Only == nil && n < o.HandOvers {
@@ -158,9 +160,9 @@ func (r *overlapRun) prepare(ctx context.Context) {
 func (r *overlapRun) start(ctx context.Context) {
 	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for name := range r.o.Names {
-		for index, peer := range r.peers {
+		for index, peer := range r.of(name) {
 			c := &overlapCandidate{
-				overlapRun: r, name: name, peer: peer, id: fmt.Sprintf("peer%d", index),
+				overlapRun: r, name: name, peer: peer, id: fmt.Sprintf("peer%d", slices.Index(r.peers, peer)),
 				rng: rand.New(rand.NewPCG(r.o.Seed, uint64(name*1000+index))),
 			}
 			var err error
@@ -172,6 +174,15 @@ func (r *overlapRun) start(ctx context.Context) {
 			r.wg.Go(func() { c.run(ctx) })
 		}
 	}
+}
+
+// of returns the peers that have a candidate of the election: neighbours, from another
+// one on each time.
+func (r *overlapRun) of(name int) (peers []*Peer) {
+	for index := range r.o.Candidates {
+		peers = append(peers, r.peers[(name+index)%len(r.peers)])
+	}
+	return peers
 }
 
 // handOvers is how many there were at least.
@@ -227,12 +238,12 @@ func (r *overlapRun) quiet(ctx context.Context) (led []time.Duration, errs []err
 // nodes waits until each election has the given number of nodes of each peer's session.
 func (r *overlapRun) nodes(ctx context.Context, each int) (err error) {
 	for deadline := time.Now().Add(r.o.Bound); ; {
-		want := make(map[int64]int)
-		for _, p := range r.peers {
-			want[p.Store.Session().ID()] += each
-		}
 		errs := make([]error, r.o.Names)
 		for name := range errs {
+			want := make(map[int64]int)
+			for _, p := range r.of(name) {
+				want[p.Store.Session().ID()] += each
+			}
 			call, cancel := context.WithDeadline(ctx, deadline)
 			errs[name] = ExactlyNodes(call, r.peers[0].Store, r.election(name), want)
 			cancel()
