@@ -182,11 +182,12 @@ func TestP49LeaseDurationOfTheRecord(t *testing.T) {
 	})
 }
 
-// Goal: a lease does not need its session. Method: the session expires, twice.
+// Goal: a lease does not need its session. Method: the session, which is shorter, expires
+// twice.
 func TestLeaseOutlivesSessions(t *testing.T) {
 	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
 		p := f.Open(t)
-		held := holdLease(t, newLease(t, p.Store, "a"))
+		held := holdLease(t, newLease(t, p.Store, "a", func(o *recipes.LeaseOptions) { o.Duration = time.Minute }))
 		for range 2 {
 			p.Expire(t)
 			time.Sleep(time.Minute)

@@ -31,6 +31,7 @@ type fakeClient struct {
 
 	faults         []*fakeFault
 	partitioned    bool
+	expiring       int // how many wait, in expire, for the session's end
 	delay          time.Duration
 	pauses         int
 	resumed        chan struct{} // closed when pauses becomes 0

@@ -46,7 +46,7 @@ func (conn *fakeConn) up(deliver func()) {
 	f, c := conn.c.f, conn.c
 	conn.upLast = max(conn.upLast, f.now()+f.latency())
 	f.at(conn.upLast, func() {
-		if c.partitioned {
+		if c.cutOff() {
 			c.heldUp = append(c.heldUp, heldMessage{conn, deliver})
 			return
 		}
@@ -59,7 +59,7 @@ func (conn *fakeConn) down(deliver func()) {
 	f, c := conn.c.f, conn.c
 	conn.downLast = max(conn.downLast, f.now()+f.latency()+c.delay)
 	f.at(conn.downLast, func() {
-		if c.partitioned || c.pauses > 0 {
+		if c.cutOff() || c.pauses > 0 {
 			c.heldDown = append(c.heldDown, heldMessage{conn, deliver})
 			return
 		}

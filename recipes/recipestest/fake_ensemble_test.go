@@ -162,7 +162,14 @@ func TestFakeExpiryAtLaggingMember(t *testing.T) {
 		must(a.Store.Create(ctx, "/e", nil, ephemeral))(t)
 		old := a.Store.Session()
 		a.Lag(time.Second)
+		moved := make(chan struct{})
+		go func() {
+			time.Sleep(f.o.timeout() - f.o.tick()/10)
+			a.Move() // it is at the leader by now
+			close(moved)
+		}()
 		a.Expire(t)
+		<-moved
 		if err := a.Store.Sync(ctx, "/"); err == nil {
 			t.Error("the leader answered for a session that is over")
 		}

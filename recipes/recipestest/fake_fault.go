@@ -110,12 +110,12 @@ func (c *fakeClient) heal() {
 
 // flush delivers what nothing holds back any more.
 func (c *fakeClient) flush() {
-	for !c.partitioned && len(c.heldUp) > 0 {
+	for !c.cutOff() && len(c.heldUp) > 0 {
 		h := c.heldUp[0]
 		c.heldUp = c.heldUp[1:]
 		h.deliver()
 	}
-	for !c.partitioned && c.pauses == 0 && len(c.heldDown) > 0 {
+	for !c.cutOff() && c.pauses == 0 && len(c.heldDown) > 0 {
 		h := c.heldDown[0]
 		c.heldDown = c.heldDown[1:]
 		h.conn.arrive(h.deliver)
@@ -128,16 +128,37 @@ func (c *fakeClient) setDelay(d time.Duration) {
 	c.delay = d
 }
 
+// cutOff reports whether nothing passes between client and members.
+func (c *fakeClient) cutOff() bool { return c.partitioned || c.expiring > 0 }
+
+// expireWait bounds how many session timeouts an expiry may take: there may be no leader.
+const expireWait = 20
+
+// expire cuts the client off until its session has expired: no session ends before its
+// time.
 func (c *fakeClient) expire(t testing.TB) {
 	t.Helper()
 	c.f.mu.Lock()
-	defer c.f.mu.Unlock()
-	s := c.f.sessions[c.cur.id]
-	if s == nil || c.f.leader == nil {
-		t.Errorf("expire session %v: it is not open, or there is no leader", c.cur.id)
+	id := c.cur.id
+	s := c.f.sessions[id]
+	if s == nil {
+		c.f.mu.Unlock()
+		t.Errorf("expire session %v: it is not open", id)
 		return
 	}
-	c.f.endSession(s, true)
+	c.expiring++
+	c.f.mu.Unlock()
+	timer := time.NewTimer(expireWait * c.f.o.timeout())
+	defer timer.Stop()
+	select {
+	case <-s.over:
+	case <-timer.C:
+		t.Errorf("session %v did not expire within %d timeouts", id, expireWait)
+	}
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.expiring--
+	c.flush()
 }
 
 func (c *fakeClient) loseWatches() {

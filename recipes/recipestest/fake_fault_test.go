@@ -231,20 +231,31 @@ func TestFakeDelay(t *testing.T) {
 	})
 }
 
-// Goal: Expire ends the session for others at once, and its client gets to know and has
-// a new one. Method: look from both sides.
+// Goal: Expire is an expiry: what was acknowledged is kept for its time, the session is
+// over for others when Expire returns, and its client gets to know and has a new one.
+// Method: look from both sides.
 func TestFakeExpire(t *testing.T) {
 	flavours(t, FakeOptions{}, func(t *testing.T, f *Fake) {
 		p, ctx := f.Open(t), t.Context()
 		must(p.Store.Create(ctx, "/e", nil, ephemeral))(t)
 		old := p.Store.Session()
+		proof, _, err := old.Renew(ctx)
+		check(t, err)
+		lost := make(chan error, 1)
+		go func() {
+			time.Sleep(time.Millisecond)
+			_, err := p.Store.Create(ctx, "/late", nil, ephemeral)
+			lost <- err
+		}()
 		p.Expire(t)
+		if took := time.Since(proof.Sent); took < proof.TTL || took > proof.TTL+2*f.o.tick() {
+			t.Errorf("expired %v after a renewal, which is worth %v", took, proof.TTL)
+		}
 		if n := f.Nodes("/"); len(n) != 0 {
 			t.Errorf("nodes %v", n)
 		}
-		_, err := p.Store.Create(ctx, "/late", nil, ephemeral)
-		if f.o.Exact && !errors.Is(err, recipes.ErrSessionExpired) || !errors.Is(err, recipes.ErrUncertain) {
-			t.Errorf("a call in the old session: %v", err)
+		if err := <-lost; f.o.Exact && !errors.Is(err, recipes.ErrSessionExpired) || !errors.Is(err, recipes.ErrUncertain) {
+			t.Errorf("a call sent in the old session: %v", err)
 		}
 		<-old.Done()
 		if _, _, err := old.Renew(ctx); !errors.Is(err, recipes.ErrSessionExpired) {

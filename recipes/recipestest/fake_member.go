@@ -47,6 +47,7 @@ type serverSession struct {
 	id        session.ID
 	conn      *fakeConn // nil while there is none
 	lastTouch time.Duration
+	over      chan struct{} // closed at its end
 }
 
 // reaches reports whether m can ask the leader.
@@ -150,7 +151,7 @@ func (m *member) answerWaiting() {
 // open starts a session.
 func (f *Fake) openSession(timeout time.Duration) *serverSession {
 	r := f.commit(0, &znode.OpenSession{TimeoutMs: int32(timeout.Milliseconds())})
-	s := &serverSession{id: r.Session.ID, lastTouch: f.now()}
+	s := &serverSession{id: r.Session.ID, lastTouch: f.now(), over: make(chan struct{})}
 	f.sessions[s.id] = s
 	f.armExpiry(s)
 	return s
@@ -160,6 +161,7 @@ func (f *Fake) openSession(timeout time.Duration) *serverSession {
 // that has it, as soon as that knows.
 func (f *Fake) endSession(s *serverSession, expired bool) {
 	delete(f.sessions, s.id)
+	close(s.over)
 	f.commit(0, &znode.CloseSession{Session: s.id, Expired: expired})
 }
 
