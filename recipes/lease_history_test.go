@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-dev/tenure/recipes"
@@ -162,6 +163,7 @@ func runLeaseHistory(t *testing.T, f *recipestest.Fake, seed uint64) {
 	}
 	all.Go(func() { h.watchEffects(ctx, observer) })
 	for end := time.Now().Add(20 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+		synctest.Wait() // whoever wakes at this moment has begun or ended
 		h.sample()
 	}
 	cancel()
