@@ -66,10 +66,9 @@ func (r *requests) note(p []byte, frame func(payload []byte)) {
 
 // replies finds the frames in what is read. Owned by whoever reads.
 type replies struct {
-	head  [4 + max(handshakeHead, replyHead)]byte // a frame's length and beginning
-	have  int                                     // so much of head is filled
-	left  int                                     // bytes of the frame behind head
-	first bool                                    // the handshake is complete
+	head [4 + max(handshakeHead, replyHead)]byte // a frame's length and beginning
+	have int                                     // so much of head is filled
+	left int                                     // bytes of the frame behind head
 }
 
 // note takes what was read. It calls frame with the size and the beginning of each frame,
