@@ -132,7 +132,7 @@ type overlapRun struct {
 	peers []*Peer
 	plans []Plan
 
-	led    atomic.Int64 // tenures so far
+	led    atomic.Int64 // tenures so far that passed a Check
 	frozen atomic.Bool  // holders keep what they hold
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -273,7 +273,6 @@ func (c *overlapCandidate) run(ctx context.Context) {
 			wait(ctx, c.h.Timeout/100)
 			continue
 		}
-		c.led.Add(1)
 		c.lead(ctx, tenure)
 	}
 }
@@ -281,6 +280,9 @@ func (c *overlapCandidate) run(ctx context.Context) {
 // lead holds for a while or until the tenure is lost.
 func (c *overlapCandidate) lead(ctx context.Context, tenure *recipes.Tenure) {
 	h := c.inv.Hold(c.id, c.o.believe(tenure))
+	if h.Check() == nil {
+		c.led.Add(1)
+	}
 	work, cancel := context.WithCancel(tenure.Context())
 	var writer sync.WaitGroup
 	writer.Go(func() { c.write(work, h, tenure) })
