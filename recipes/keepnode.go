@@ -83,11 +83,11 @@ type Node struct {
 // gone soon. A persistent spec adopts what is there. spec.Sequential is ErrInvalid: what
 // is kept has one name.
 func KeepNode(ctx context.Context, s Store, path string, data []byte, spec CreateSpec) (*Node, error) {
-	switch {
-	case spec.Sequential:
+	if spec.Sequential {
 		return nil, fmt.Errorf("%w: CreateSpec.Sequential of kept node %s: its name would change with each session", ErrInvalid, path)
-	case spec.Kind > znode.Container:
-		return nil, fmt.Errorf("%w: CreateSpec.Kind of kept node %s is %d: it must be Persistent, Ephemeral or Container", ErrInvalid, path, spec.Kind)
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, fmt.Errorf("kept node %s: %w", path, err)
 	}
 	if err := validateDir(path); err != nil {
 		return nil, err

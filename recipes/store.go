@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -13,6 +14,16 @@ import (
 type CreateSpec struct {
 	Kind       znode.Kind // Persistent, Ephemeral or Container; a backend without containers makes persistent ones
 	Sequential bool       // appends the parent's ten-digit counter to the name
+}
+
+// Validate returns ErrInvalid for a kind of znode that recipes do not make, such as
+// znode.TTL: not every backend has it, so none takes it here.
+func (s CreateSpec) Validate() error {
+	switch s.Kind {
+	case znode.Persistent, znode.Ephemeral, znode.Container:
+		return nil
+	}
+	return fmt.Errorf("%w: CreateSpec.Kind is %d: it must be Persistent, Ephemeral or Container", ErrInvalid, s.Kind)
 }
 
 // EventKind is what a Watch tells.

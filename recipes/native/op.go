@@ -9,11 +9,7 @@ import (
 
 // modeOf returns the mode of a create.
 func modeOf(spec recipes.CreateSpec) (znode.Mode, error) {
-	switch spec.Kind {
-	case znode.Persistent, znode.Ephemeral, znode.Container:
-		return znode.Mode{Kind: spec.Kind, Sequential: spec.Sequential}, nil
-	}
-	return znode.Mode{}, fmt.Errorf("%w: CreateSpec.Kind %d must be Persistent, Ephemeral or Container", recipes.ErrInvalid, spec.Kind)
+	return znode.Mode{Kind: spec.Kind, Sequential: spec.Sequential}, spec.Validate()
 }
 
 // opOf returns op as the client takes it.

@@ -87,6 +87,9 @@ func refusal(kind recipes.OpKind, path string, code znode.Error) error {
 // toZnode translates an operation.
 func toZnode(op recipes.Op) (znode.Op, error) {
 	if op.Kind == recipes.KindCreate {
+		if err := op.Spec.Validate(); err != nil {
+			return nil, fmt.Errorf("create %s: %w", op.Path, err)
+		}
 		return &znode.Create{
 			Path: op.Path, Data: bytes.Clone(op.Data), ACL: znode.OpenACL,
 			Mode: znode.Mode{Kind: op.Spec.Kind, Sequential: op.Spec.Sequential},

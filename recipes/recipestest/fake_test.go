@@ -88,6 +88,13 @@ func TestFakeTree(t *testing.T) {
 		if _, err := s.Set(ctx, "/a", nil, recipes.Cond{}); !errors.Is(err, recipes.ErrInvalid) {
 			t.Errorf("zero Cond: %v", err)
 		}
+		for _, kind := range []znode.Kind{znode.TTL, 99} {
+			_, err := s.Create(ctx, "/kind", nil, recipes.CreateSpec{Kind: kind})
+			_, merr := s.Multi(ctx, recipes.OpCreate("/kind", nil, recipes.CreateSpec{Kind: kind}))
+			if !errors.Is(err, recipes.ErrInvalid) || !errors.Is(merr, recipes.ErrInvalid) {
+				t.Errorf("create a znode of kind %d: %v, in a transaction: %v", kind, err, merr)
+			}
+		}
 		data, st, err := s.Get(ctx, "/a")
 		check(t, err)
 		if string(data) != "y" || st.Version != 1 {

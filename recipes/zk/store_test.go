@@ -72,6 +72,13 @@ func TestStoreCalls(t *testing.T) {
 	if _, err := s.Create(ctx, "/a", make([]byte, 2<<20), recipes.CreateSpec{}); !errors.Is(err, recipes.ErrInvalid) {
 		t.Errorf("create of 2 MiB: %v, want ErrInvalid", err)
 	}
+	for _, kind := range []znode.Kind{znode.TTL, 99} {
+		_, err := s.Create(ctx, "/kind", nil, recipes.CreateSpec{Kind: kind})
+		_, merr := s.Multi(ctx, recipes.OpCreate("/kind", nil, recipes.CreateSpec{Kind: kind}))
+		if !errors.Is(err, recipes.ErrInvalid) || !errors.Is(merr, recipes.ErrInvalid) {
+			t.Errorf("create of kind %d: %v, in a transaction: %v", kind, err, merr)
+		}
+	}
 	if _, err := s.Create(ctx, "a/../b", nil, recipes.CreateSpec{}); !errors.Is(err, znode.BadArguments) {
 		t.Errorf("create of a bad path: %v, want BadArguments", err)
 	}

@@ -43,12 +43,11 @@ func (s *Store) creation(path string, spec recipes.CreateSpec) (full string, fla
 	if full, err = s.fullName(path, spec.Sequential); err != nil {
 		return "", 0, err
 	}
-	switch spec.Kind {
-	case znode.Persistent, znode.Container:
-	case znode.Ephemeral:
+	if err := spec.Validate(); err != nil {
+		return "", 0, fmt.Errorf("create %s: %w", path, err)
+	}
+	if spec.Kind == znode.Ephemeral {
 		flags = gozk.FlagEphemeral
-	default:
-		return "", 0, fmt.Errorf("create %s: %w: znodes of kind %v", path, recipes.ErrUnsupported, spec.Kind)
 	}
 	if spec.Sequential {
 		flags |= gozk.FlagSequence

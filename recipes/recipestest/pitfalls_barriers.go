@@ -1,0 +1,3 @@
+package recipestest
+
+var pitfallsOfBarriers []pitfall
