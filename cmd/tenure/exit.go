@@ -23,6 +23,7 @@ const (
 	exitNotFound    = 4
 	exitUnreachable = 5
 	exitDenied      = 6
+	exitLost        = 7
 	exitInterrupted = 130
 )
 
@@ -37,14 +38,17 @@ func newExitCodesTopic() *cobra.Command {
   1    any other error
   2    usage: the command line or its input is wrong; nothing was sent
   3    busy or conflict: version conflict, node exists, node has children,
-       the server refuses more work for now
+       the server refuses more work for now; a lock, lease or election that
+       is not free in time, a full queue
   4    not found: no such node or session
   5    not reachable: no server answered in time, there is no quorum, or the session
        ended; when the error says "outcome unknown", the change may have been made
   6    not permitted: no permission, or the login failed
+  7    lost: what was held is not any more, and the command was stopped
   130  interrupted
 
-'create --ephemeral -- CMD' and 'txn -- CMD' exit with the exit code of CMD.`,
+'create --ephemeral', 'txn', 'elect', 'lock', 'lease', 'join' and 'queue take' exit with
+the exit code of their CMD; the last five with 128 and its number if a signal ended it.`,
 	}
 }
 
@@ -174,6 +178,10 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &coded):
 		return coded.code
+	case errors.Is(err, recipes.ErrLost):
+		return exitLost
+	case errors.Is(err, recipes.ErrConflict), errors.Is(err, recipes.ErrQueueFull):
+		return exitConflict
 	case errors.As(err, &code):
 		return exitCodeOf(code)
 	case errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnknown),

@@ -91,6 +91,12 @@ func newRootCommand(a *app) *cobra.Command {
 		newStatusCommand(a),
 		newSnapshotCommand(a),
 		newBenchCommand(a),
+		newElectCommand(a),
+		newLockCommand(a),
+		newLeaseCommand(a),
+		newFloorCommand(a),
+		newJoinCommand(a),
+		newMembersCommand(a),
 		newVersionCommand(a),
 		newExitCodesTopic(),
 	)
