@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/znode"
@@ -21,19 +23,23 @@ func (p *place) held() Held { return Held{Path: p.path, Czxid: p.czxid} }
 
 // admission is the line as it was seen when a place need not wait for others.
 type admission struct {
-	line     []entry
-	me       int
-	slots    int
-	seen     stamp            // when the line's answer came
-	seenGone map[string]stamp // when each ghost's absence was first seen
+	dir   int64 // incarnation of the directory
+	line  []entry
+	me    int
+	slots int
+	seen  stamp // when the line's answer came
 }
 
 // admitted claims for the place, or says how long it must hold off.
 func (l *line) admitted(ctx context.Context, p *place, a admission) (*won, time.Duration, error) {
-	r, version, err := l.readRecord(ctx)
+	r, stat, err := l.readRecord(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
+	if stat.Czxid != a.dir {
+		return nil, 0, errPlaceGone // with the directory that it was in
+	}
+	version := stat.Version
 	if h, mine := r.holds(p.name); mine {
 		// An earlier claim was applied although its answer was lost.
 		p.known = &knownRecord{r, version}
@@ -61,19 +67,24 @@ const noRecord = ""
 // holdOff returns how long the place must wait until enough former holders cannot
 // believe any more, and which of them cannot already.
 func (l *line) holdOff(ctx context.Context, p *place, r record, a admission) (wait time.Duration, over []string, err error) {
-	ghosts := r.ghosts(a.line)
+	now := p.session.Upkeep().now()
+	ghosts := slices.DeleteFunc(r.ghosts(a.line), func(g holding) bool {
+		// One behind this place was admitted beside it, and may have come after the line
+		// was read: it is not known to be gone.
+		e, _ := parseEntry(g.Node)
+		return e.compare(a.line[a.me]) > 0
+	})
 	unknown := r.Token == 0 && len(r.Holders) == 0
 	if unknown {
-		// It may have been wiped under holders, which is no licence.
+		// It may have been wiped under holders, which is no licence. They were gone when
+		// this directory was there.
 		t := l.o.Timing.resolve(l.store.Caps(), p.session.Timeout())
 		ghosts = []holding{{Node: noRecord, BeliefMs: t.belief().Milliseconds(), Exact: t.exact}}
 	}
+	since := l.gone.since(a.dir, ghosts, a.seen)
 	var left []entry
-	for _, g := range ghosts {
-		if _, noted := a.seenGone[g.Node]; !noted {
-			a.seenGone[g.Node] = a.seen
-		}
-		d, err := ghostLeft(ctx, l.store, l.o.Timing, g, a.seenGone[g.Node], p.session.Upkeep().now())
+	for i, g := range ghosts {
+		d, err := ghostLeft(ctx, l.store, l.o.Timing, g, since[i], now)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -91,6 +102,35 @@ func (l *line) holdOff(ctx context.Context, p *place, r record, a admission) (wa
 		wait = 0
 	}
 	return wait, over, nil
+}
+
+// absences is when the absence of each ghost was first seen: by all attempts on one line,
+// so that who only tries is not too early for ever. It is safe for concurrent use. It has
+// the ghosts of the latest look.
+type absences struct {
+	mu   sync.Mutex
+	dir  int64 // incarnation of the directory: names may come again in another
+	seen map[string]stamp
+}
+
+// since notes that the ghosts were absent at now, and returns since when they are known
+// to be. A place that is gone does not come back.
+func (a *absences) since(dir int64, ghosts []holding, now stamp) []stamp {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if dir != a.dir {
+		a.dir, a.seen = dir, nil
+	}
+	since, seen := make([]stamp, len(ghosts)), make(map[string]stamp, len(ghosts))
+	for i, g := range ghosts {
+		since[i] = now
+		if earlier, noted := a.seen[g.Node]; noted && earlier.mono < now.mono {
+			since[i] = earlier
+		}
+		seen[g.Node] = since[i]
+	}
+	a.seen = seen
+	return since
 }
 
 // ghostLeft returns for how long from now a former holder may still believe.
@@ -232,11 +272,11 @@ func (l *line) leaveOnce(ctx context.Context, p *place, clean bool) error {
 	known := p.known
 	p.known = nil // whatever comes of it, it is old
 	if known == nil {
-		r, version, err := l.readRecord(ctx)
+		r, stat, err := l.readRecord(ctx)
 		if err != nil {
 			return err
 		}
-		known = &knownRecord{r, version}
+		known = &knownRecord{r, stat.Version}
 	}
 	if _, mine := known.holds(p.name); !mine {
 		return l.store.Delete(ctx, p.path, Always())

@@ -24,6 +24,7 @@ type line struct {
 	kind  byte
 	// For slotted: how many slots there are if nothing is stored, and how many a place takes.
 	slots, weight int
+	gone          *absences // the one thing that is not immutable
 }
 
 // place is one attempt. It belongs to one goroutine.
@@ -58,7 +59,7 @@ func newLine(s Store, path string, o Options, d discipline, kind byte) (*line, e
 	if err != nil {
 		return nil, err
 	}
-	return &line{store: s, path: path, o: o, d: d, kind: kind}, nil
+	return &line{store: s, path: path, o: o, d: d, kind: kind, gone: &absences{}}, nil
 }
 
 func (l *line) join(name string) string { return znode.Join(l.path, name) }
@@ -189,9 +190,8 @@ func (l *line) watchOwn(ctx context.Context, p *place) error {
 // await waits until the place is admitted and has claimed.
 func (l *line) await(ctx context.Context, p *place, try bool) (*won, error) {
 	var b backoff
-	seenGone := map[string]stamp{} // when each ghost's absence was first seen
 	for {
-		won, wake, err := l.step(ctx, p, seenGone)
+		won, wake, err := l.step(ctx, p)
 		switch {
 		case err == nil && won != nil:
 			return won, nil
@@ -265,7 +265,7 @@ func (l *line) sleep(ctx context.Context, p *place, w *wake) (*won, error) {
 
 // step looks at the line once: the place has won, or must wait for wake, or neither and
 // should look again.
-func (l *line) step(ctx context.Context, p *place, seenGone map[string]stamp) (w *won, until *wake, err error) {
+func (l *line) step(ctx context.Context, p *place) (w *won, until *wake, err error) {
 	if err := p.session.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -280,7 +280,7 @@ func (l *line) step(ctx context.Context, p *place, seenGone map[string]stamp) (w
 	if err != nil {
 		return nil, until, err
 	}
-	names, err := l.list(ctx, until)
+	names, dir, err := l.list(ctx, until)
 	if err != nil {
 		return nil, until, err
 	}
@@ -300,7 +300,7 @@ func (l *line) step(ctx context.Context, p *place, seenGone map[string]stamp) (w
 	}
 	until.cancel()
 	*until = wake{}
-	a := admission{line: line, me: me, slots: slots, seen: seen, seenGone: seenGone}
+	a := admission{dir: dir, line: line, me: me, slots: slots, seen: seen}
 	w, until.until, err = l.admitted(ctx, p, a)
 	return w, until, err
 }
@@ -308,29 +308,31 @@ func (l *line) step(ctx context.Context, p *place, seenGone map[string]stamp) (w
 // waits reports whether there is anything to wait for.
 func (w *wake) waits() bool { return w.watch.C != nil || w.until > 0 }
 
-// list reads the line, with a watch where the discipline waits for any change.
-func (l *line) list(ctx context.Context, until *wake) (names []string, err error) {
+// list reads the line, with a watch where the discipline waits for any change. dir is the
+// incarnation of the directory.
+func (l *line) list(ctx context.Context, until *wake) (names []string, dir int64, err error) {
+	var stat znode.Stat
 	if l.slots > 0 {
-		names, _, until.watch, err = l.store.ChildrenW(ctx, l.path)
+		names, stat, until.watch, err = l.store.ChildrenW(ctx, l.path)
 	} else {
-		names, _, err = l.store.Children(ctx, l.path)
+		names, stat, err = l.store.Children(ctx, l.path)
 	}
 	if errors.Is(err, znode.NoNode) {
 		err = errPlaceGone // with the whole directory
 	}
-	return names, err
+	return names, stat.Czxid, err
 }
 
-func (l *line) readRecord(ctx context.Context) (record, int32, error) {
+func (l *line) readRecord(ctx context.Context) (record, znode.Stat, error) {
 	data, stat, err := l.store.Get(ctx, l.path)
 	if errors.Is(err, znode.NoNode) {
 		err = errPlaceGone
 	}
 	if err != nil {
-		return record{}, 0, err
+		return record{}, stat, err
 	}
 	r, err := parseRecord(l.path, data)
-	return r, stat.Version, err
+	return r, stat, err
 }
 
 // behind watches the place that p waits for. If it went meanwhile, until stays empty.

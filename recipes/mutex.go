@@ -26,7 +26,9 @@ func NewMutex(s Store, path string, o Options) (*Mutex, error) {
 func (m *Mutex) Lock(ctx context.Context) (*Tenure, error) { return m.line.hold(ctx, false) }
 
 // TryLock takes the lock if nobody has it or waits for it, and nobody may still believe to
-// have it. It waits for answers only.
+// have it. It waits for answers only. Where expiry is not exact it therefore fails at
+// first after a crash, and for a path that was never used: the Mutex remembers since when
+// it saw that, and a later try succeeds.
 func (m *Mutex) TryLock(ctx context.Context) (*Tenure, bool, error) {
 	return tried(m.line.hold(ctx, true))
 }
