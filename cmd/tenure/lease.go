@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/recipes"
-	"github.com/tenure-dev/tenure/znode"
 )
 
 // leaseCommand is one run of "lease".
@@ -123,14 +122,14 @@ func (l *leaseCommand) take(ctx context.Context, s recipes.Store, path string, l
 
 // leaseLine is the record of a lease in JSON.
 type leaseLine struct {
-	Holder        string `json:"holder"` // empty: nobody
-	Token         string `json:"token"`
-	Transitions   string `json:"transitions"`
-	Renewals      string `json:"renewals"`
-	Duration      string `json:"duration"`
-	RenewedAt     string `json:"renewedAt,omitempty"` // by the holder's clock
-	Preferred     string `json:"preferred,omitempty"`
-	Floor         string `json:"floor,omitempty"`
+	Holder      string `json:"holder"` // empty: nobody
+	Token       string `json:"token"`
+	Transitions string `json:"transitions"`
+	Renewals    string `json:"renewals"`
+	Duration    string `json:"duration"`
+	RenewedAt   string `json:"renewedAt,omitempty"` // by the holder's clock
+	Preferred   string `json:"preferred,omitempty"`
+	Floor       string `json:"floor,omitempty"`
 }
 
 // ask asks for the hand-over, or shows the record.
@@ -147,7 +146,7 @@ func (l *leaseCommand) ask(ctx context.Context, s recipes.Store, path string) er
 	case err != nil:
 		return err
 	case stat.Czxid == 0:
-		return fmt.Errorf("lease %s: %w", path, znode.NoNode)
+		return &codeError{exitNotFound, fmt.Errorf("%s: no lease: nobody has held it yet", path)}
 	}
 	line := leaseLine{
 		Holder: r.Holder, Token: fmt.Sprint(uint64(r.Token)), Transitions: fmt.Sprint(r.Transitions),

@@ -97,6 +97,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newFloorCommand(a),
 		newJoinCommand(a),
 		newMembersCommand(a),
+		newConfigCommand(a),
 		newVersionCommand(a),
 		newExitCodesTopic(),
 	)
