@@ -7,25 +7,29 @@ import (
 )
 
 // Rendezvous assigns shards to members by highest random weight (Thaler and Ravishankar,
-// 1996): when a member comes or goes little else moves. No member gets more than its share,
-// rounded up: a shard whose best member is full goes to its next best.
+// 1996): when a member comes or goes little else moves. Each gets its share, rounded up or
+// down: a shard whose best member is full goes to its next best.
 func Rendezvous(shards []string, members []Member) map[string]string {
 	assigned := make(map[string]string, len(shards))
 	if len(members) == 0 {
 		return assigned
 	}
-	share := (len(shards) + len(members) - 1) / len(members)
+	share, larger := len(shards)/len(members), len(shards)%len(members) // so many get one more
 	load := map[string]int{}
 	for _, shard := range slices.Sorted(slices.Values(shards)) {
 		ranked := slices.SortedFunc(slices.Values(members), func(a, b Member) int {
 			return cmp.Or(cmp.Compare(weight(shard, b.ID), weight(shard, a.ID)), cmp.Compare(a.ID, b.ID))
 		})
 		for _, m := range ranked {
-			if load[m.ID] < share {
-				load[m.ID]++
-				assigned[shard] = m.ID
-				break
+			switch n := load[m.ID]; {
+			case n > share, n == share && larger == 0:
+				continue
+			case n == share:
+				larger--
 			}
+			load[m.ID]++
+			assigned[shard] = m.ID
+			break
 		}
 	}
 	return assigned
