@@ -3,5 +3,4 @@ package recipestest
 var (
 	pitfallsOfSessions []pitfall // C 25-35
 	pitfallsOfClosing  []pitfall // E 52-63
-	pitfallsOfTokens   []pitfall // J 97-98
 )
