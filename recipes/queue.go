@@ -57,7 +57,7 @@ func NewQueue(s Store, path string, o QueueOptions) (*Queue, error) {
 	q := &Queue{store: s, path: path, o: o}
 	q.items, q.claims = znode.Join(path, "items"), znode.Join(path, "claims")
 	q.ids, q.dead = znode.Join(path, "ids"), znode.Join(path, "dead")
-	q.seen.mu.gone = map[string]stamp{}
+	q.seen.mu.gone = map[string]goneClaim{}
 	return q, nil
 }
 
@@ -79,8 +79,9 @@ func NotBefore(t time.Time) PutOption { return func(o *putOptions) { o.notBefore
 // ID makes Put do nothing if an item with this id is in the queue.
 func ID(idempotency string) PutOption { return func(o *putOptions) { o.id = idempotency } }
 
-// Put adds an item, once, also where answers are lost, and returns its id: ID, or one of
-// its own. Keep the body small: giving an item out rewrites it.
+// Put adds an item and returns its id: ID, or one of its own. It is added once also where
+// answers are lost, unless a consumer is done with it before Put could look for it:
+// then it is added again. Keep the body small: giving an item out rewrites it.
 func (q *Queue) Put(ctx context.Context, body []byte, options ...PutOption) (string, error) {
 	o := putOptions{priority: 100}
 	for _, option := range options {
@@ -124,23 +125,28 @@ func (p *put) do(ctx context.Context) error {
 			return nil
 		case errors.Is(err, znode.NoNode):
 			if err := p.q.makeDirs(ctx); err != nil {
-				return err
+				return p.failed(err)
 			}
 		case ctx.Err() != nil, !transient(err) && !errors.Is(err, znode.BadVersion):
-			return err
+			return p.failed(err)
 		}
-		if werr := pause(ctx, b.next()); werr != nil {
-			if p.everUnsure {
-				return fmt.Errorf("%w: %w", ErrUncertain, werr)
-			}
-			return werr
+		if err := pause(ctx, b.next()); err != nil {
+			return p.failed(err)
 		}
 	}
 }
 
+// failed says with err that an earlier try may have been applied.
+func (p *put) failed(err error) error {
+	if p.everUnsure && !errors.Is(err, ErrUncertain) {
+		return fmt.Errorf("%w: %w", ErrUncertain, err)
+	}
+	return err
+}
+
 func (p *put) once(ctx context.Context) error {
 	q := p.q
-	if p.everUnsure && !p.marked {
+	if p.everUnsure {
 		there, err := q.has(ctx, p.guid)
 		if err != nil || there {
 			return err

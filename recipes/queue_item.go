@@ -50,12 +50,10 @@ func (i *Item) Ack(ctx context.Context, ops ...Op) error {
 			return nil
 		case judged && refused.Index >= len(own):
 			return &MultiError{Index: refused.Index - len(own), Op: refused.Op, Err: refused.Err}
-		case judged && unsure && i.Check() == nil:
-			// Nobody else can have deleted it while this session holds the claim.
-			i.finish()
-			return nil
 		case judged && unsure:
-			return fmt.Errorf("ack of %s: %w: %w", i.path(), ErrUncertain, err)
+			if err := i.settleAck(ctx); err == nil || !transient(err) || errors.Is(err, ErrUncertain) {
+				return err
+			}
 		case judged:
 			i.end(ErrGone)
 			return i.overErr()
@@ -70,6 +68,27 @@ func (i *Item) Ack(ctx context.Context, ops ...Op) error {
 			return werr
 		}
 	}
+}
+
+// settleAck finds out whether an Ack whose answer was lost was applied, when the next one
+// was refused. An error that is transient but not ErrUncertain says to try again.
+func (i *Item) settleAck(ctx context.Context) error {
+	err := i.q.store.Sync(ctx, i.path())
+	if err == nil {
+		_, _, err = i.q.store.Get(ctx, i.path())
+	}
+	switch {
+	case err == nil: // the claim is gone, and the item was not deleted with it
+		i.end(ErrGone)
+		return i.overErr()
+	case errors.Is(err, znode.NoNode) && i.Check() == nil:
+		// Others do not claim it, and so cannot delete it, while this claim is believed in.
+		i.finish()
+		return nil
+	case transient(err) && ctx.Err() == nil:
+		return fmt.Errorf("%w: %v", ErrUnavailable, err)
+	}
+	return fmt.Errorf("ack of %s: %w: %w", i.path(), ErrUncertain, err)
 }
 
 // Nack gives the item back, to be given out again after delay. Its id and place stay.

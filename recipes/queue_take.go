@@ -3,29 +3,39 @@ package recipes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/znode"
 )
 
-// seenItems notes since when items of former holders are seen without a claim.
+// seenItems notes since when claims of former holders are seen to be gone.
 type seenItems struct {
 	mu struct {
 		sync.Mutex
-		gone map[string]stamp // by name. Invariant: no more than there are items
+		gone map[string]goneClaim // by item. Invariant: no more than there are items
 	}
 }
 
-// since returns when the item was first seen unclaimed, now at the earliest.
-func (s *seenItems) since(name string, now stamp) stamp {
+// goneClaim is one claim of an item: others may come and go unseen.
+type goneClaim struct {
+	claim string // holding.Node
+	at    stamp
+}
+
+// since returns when the claim was first seen to be gone.
+func (s *seenItems) since(item, claim string) (at stamp, seen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, seen := s.mu.gone[name]; seen {
-		return at
-	}
-	s.mu.gone[name] = now
-	return now
+	g := s.mu.gone[item]
+	return g.at, g.claim == claim
+}
+
+func (s *seenItems) note(item, claim string, at stamp) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.gone[item] = goneClaim{claim, at}
 }
 
 // keep forgets all but what is unclaimed still.
@@ -103,7 +113,6 @@ func (q *Queue) takeOrWait(ctx context.Context, sess Session) (*Item, error) {
 // take claims the first item that may be given out now. If there is none it returns how
 // soon there may be one; 0 is only after a change.
 func (q *Queue) take(ctx context.Context, sess Session, items []itemName, claimed []string) (_ *Item, soonest time.Duration, err error) {
-	seen := sess.Upkeep().now()
 	taken := make(map[string]bool, len(claimed))
 	for _, name := range claimed {
 		taken[name] = true
@@ -117,7 +126,7 @@ func (q *Queue) take(ctx context.Context, sess Session, items []itemName, claime
 		if taken[name.name] {
 			continue
 		}
-		item, wait, err := q.claim(ctx, sess, name, seen)
+		item, wait, err := q.claim(ctx, sess, name)
 		if item != nil || err != nil {
 			return item, 0, err
 		}
@@ -130,7 +139,7 @@ func (q *Queue) take(ctx context.Context, sess Session, items []itemName, claime
 
 // claim tries to take one item. Neither item nor error: somebody was faster, or it may be
 // given out only after wait.
-func (q *Queue) claim(ctx context.Context, sess Session, name itemName, seen stamp) (_ *Item, wait time.Duration, err error) {
+func (q *Queue) claim(ctx context.Context, sess Session, name itemName) (_ *Item, wait time.Duration, err error) {
 	path := znode.Join(q.items, name.name)
 	data, stat, err := q.store.Get(ctx, path)
 	if errors.Is(err, znode.NoNode) {
@@ -144,7 +153,7 @@ func (q *Queue) claim(ctx context.Context, sess Session, name itemName, seen sta
 		q.o.Log.Warn("skipped", "recipe", "queue", "path", path, "err", err)
 		return nil, 0, nil
 	}
-	if wait, err := q.mustWait(ctx, sess, name, head, seen); wait > 0 || err != nil {
+	if wait, err := q.mustWait(ctx, sess, name, head); wait > 0 || err != nil {
 		return nil, wait, err
 	}
 	if q.o.Redeliver > 0 && head.Attempt >= q.o.Redeliver {
@@ -175,7 +184,7 @@ func (q *Queue) claim(ctx context.Context, sess Session, name itemName, seen sta
 }
 
 // mustWait returns for how long an item may not be given out yet.
-func (q *Queue) mustWait(ctx context.Context, sess Session, name itemName, head itemHead, seen stamp) (time.Duration, error) {
+func (q *Queue) mustWait(ctx context.Context, sess Session, name itemName, head itemHead) (time.Duration, error) {
 	if wait := time.Until(time.UnixMilli(head.NotBeforeMs)); head.NotBeforeMs > 0 && wait > 0 {
 		return wait, nil
 	}
@@ -183,7 +192,20 @@ func (q *Queue) mustWait(ctx context.Context, sess Session, name itemName, head 
 		return 0, nil
 	}
 	u := sess.Upkeep()
-	return ghostLeft(ctx, q.store, q.o.Timing, *head.Holder, q.seen.since(name.name, seen), u.now())
+	gone, seen := q.seen.since(name.name, head.Holder.Node)
+	if !seen {
+		// The claims may have been listed before this one was made.
+		_, _, err := q.store.Get(ctx, znode.Join(q.claims, name.name))
+		switch {
+		case err == nil:
+			return lagRetry, nil
+		case !errors.Is(err, znode.NoNode):
+			return 0, err
+		}
+		gone = u.now()
+		q.seen.note(name.name, head.Holder.Node, gone)
+	}
+	return ghostLeft(ctx, q.store, q.o.Timing, *head.Holder, gone, u.now())
 }
 
 // settle finds out whether the claim whose answer was lost was applied. If it cannot, the
@@ -209,7 +231,8 @@ func (q *Queue) settle(ctx context.Context, sess Session, i *Item) (*Item, time.
 		found, err := find(ctx)
 		switch {
 		case err == nil && !found:
-			return nil, 0, nil
+			// Nothing has changed that would wake anybody.
+			return nil, 0, fmt.Errorf("claim of %s: %w", i.path(), ErrUnavailable)
 		case err == nil:
 			item, err := q.start(ctx, sess, i, stamp{})
 			return item, 0, err
