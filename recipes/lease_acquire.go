@@ -179,7 +179,7 @@ func (c *challenger) confirmed(ctx context.Context, r LeaseRecord, version int32
 // would begin with its grace, it asks for another look, which proves it once more.
 func (c *challenger) won(ctx context.Context, r LeaseRecord, version int32, sent stamp) (*Tenure, error) {
 	l := c.lease
-	timing := tenureTiming{worth: l.o.RenewDeadline}.withDefaults(l.o.Timing)
+	timing := tenureTiming{worth: l.o.RenewDeadline}.withDefaults(l.o.Timing, l.o.RenewDeadline)
 	if time.Duration(l.now().mono-sent.mono) >= timing.worth-timing.grace {
 		return nil, errAgain
 	}

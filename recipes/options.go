@@ -76,8 +76,8 @@ const (
 func HoldOffAuto() HoldOff { return HoldOff{} }
 
 // HoldOffNone never waits. Where expiry is not exact its holders count their deadline
-// from the last renewal but one, for up to the session timeout: that rests on the
-// backend's timing and not on order. For those who fence anyway.
+// from the last renewal but one, for up to the session timeout, and renew as often as
+// others: that rests on the backend's timing and not on order. For those who fence anyway.
 func HoldOffNone() HoldOff { return HoldOff{kind: holdOffNone} }
 
 // HoldOffFor waits for d after every unclean end.

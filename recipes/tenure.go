@@ -97,16 +97,26 @@ func (t Timing) resolve(c Caps, timeout time.Duration) tenureTiming {
 	if t.Worth > 0 {
 		r.worth = min(t.Worth, longest)
 	}
-	return r.withDefaults(t)
+	return r.withDefaults(t, r.first(timeout))
 }
 
-func (r tenureTiming) withDefaults(t Timing) tenureTiming {
-	r.renew, r.grace = r.worth/3, r.worth/5
+// first is how long the first proof in a session with this timeout is worth. There is none
+// before it to count from.
+func (r tenureTiming) first(timeout time.Duration) time.Duration {
+	if r.lastButOne {
+		return min(r.worth, shorten(time.Duration(inexactWorth*float64(timeout)), r.drift))
+	}
+	return r.worth
+}
+
+// withDefaults has the renewal behind the first proof, and all others, come in time.
+func (r tenureTiming) withDefaults(t Timing, first time.Duration) tenureTiming {
+	r.renew, r.grace = first/3, first/5
 	if t.Renew > 0 {
-		r.renew = min(t.Renew, r.worth/2)
+		r.renew = min(t.Renew, first/2)
 	}
 	if t.Grace > 0 {
-		r.grace = min(t.Grace, r.worth*9/10)
+		r.grace = min(t.Grace, first*9/10)
 	}
 	return r
 }
@@ -126,14 +136,15 @@ func startTenure(ctx context.Context, spec tenureSpec, sent stamp, ttl time.Dura
 		t.clock = spec.session.Upkeep().clock
 	} else {
 		r := tenureTiming{drift: spec.options.Timing.Drift, worth: spec.worth}
-		t.timing = r.withDefaults(spec.options.Timing)
+		t.timing = r.withDefaults(spec.options.Timing, r.worth)
 	}
 	t.ctx, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.mu.prior = sent
 	t.proved.Store(sent.mono)
 	limit := t.limitFrom(sent, ttl)
-	if t.timing.lastButOne { // there is no proof before the first
-		limit = t.limitFrom(sent, time.Duration(inexactWorth*float64(ttl)))
+	if t.timing.lastButOne {
+		first := int64(t.timing.first(ttl))
+		limit = stamp{sent.mono + first, sent.wall + first}
 	}
 	t.mu.last = limit
 	t.limit.Store(&limit)

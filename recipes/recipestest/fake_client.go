@@ -39,6 +39,7 @@ type fakeClient struct {
 	heldDown       []heldMessage
 	failSetWatches bool
 	isolated       []*member // by this client's verb
+	lagging        []*member // likewise
 	stats          Stats
 	wallOffset     atomic.Int64 // of the wall clock, in nanoseconds
 }

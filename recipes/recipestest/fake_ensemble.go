@@ -115,9 +115,14 @@ func (c *fakeClient) move() {
 func (c *fakeClient) setLag(d time.Duration) {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
+	for _, m := range c.lagging { // the client may be elsewhere by now
+		m.setLag(0)
+	}
+	c.lagging = nil
 	for _, m := range []*member{c.home, c.target()} {
-		if m != c.f.leader {
+		if m != c.f.leader && d > 0 {
 			m.setLag(d)
+			c.lagging = append(c.lagging, m)
 		}
 	}
 }
