@@ -81,7 +81,7 @@ func TestOverlap(t *testing.T) {
 		Run: func(t *testing.T, test func(t *testing.T)) { test(t) },
 	}
 	o := recipestest.OverlapOptions{
-		Seed: randomSeed(t), Names: 24, Peers: 8,
+		Seed: randomSeed(t), Names: 24, Peers: 8, Long: 0.25,
 		HandOvers: int(environmentNumber(t, "TENURE_HANDOVERS", 2000)),
 	}
 	o.Plan.MeanGap = overlapTimeout / 10

@@ -67,6 +67,7 @@ the same load goes to a ZooKeeper server, through connections that only pipeline
 		},
 	}
 	k.addFlags(cmd.Flags())
+	cmd.AddCommand(newBenchElectionCommand(a))
 	must(cmd.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(bench.Suites(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
@@ -245,11 +246,20 @@ func writeReport(name string, write func(io.Writer) error) error {
 // targetName says what is measured.
 func (a *app) targetName(ctx context.Context, servers []endpoint) string {
 	name := "tenure at " + where(servers)
-	var build struct{ Version, Go string }
-	if text, err := a.shortAnswer(ctx, servers[0], "/version"); err == nil && json.Unmarshal([]byte(text), &build) == nil {
-		name += ", version " + oneLine(build.Version) + ", " + oneLine(build.Go)
+	if version := a.serverVersion(ctx, servers[0]); version != "" {
+		name += ", version " + version
 	}
 	return name
+}
+
+// serverVersion is a server's version and that of its Go, "" if it does not tell.
+func (a *app) serverVersion(ctx context.Context, server endpoint) string {
+	var build struct{ Version, Go string }
+	text, err := a.shortAnswer(ctx, server, "/version")
+	if err != nil || json.Unmarshal([]byte(text), &build) != nil {
+		return ""
+	}
+	return oneLine(build.Version) + ", " + oneLine(build.Go)
 }
 
 // serverUsage reads what a server's process has used from its metrics.

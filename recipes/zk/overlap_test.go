@@ -106,7 +106,7 @@ func overlap(t *testing.T, servers int, handOvers uint64) {
 		Run: func(t *testing.T, test func(t *testing.T)) { test(t) },
 	}
 	o := recipestest.OverlapOptions{
-		Seed: number(t, "TENURE_SEED", rand.Uint64()), Names: 24, Peers: 8,
+		Seed: number(t, "TENURE_SEED", rand.Uint64()), Names: 24, Peers: 8, Long: 0.25,
 		HandOvers: int(number(t, "TENURE_HANDOVERS", handOvers)),
 	}
 	t.Logf("replay: TENURE_SEED=%d go test -count 1 -run '^%s$' ./recipes/zk", o.Seed, t.Name())
