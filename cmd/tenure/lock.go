@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/recipes"
+	"github.com/tenure-dev/tenure/znode"
 )
+
+// slotsNode is the child of a semaphore that is nobody's place.
+const slotsNode = "slots"
 
 // lockCommand is one run of "lock".
 type lockCommand struct {
@@ -30,7 +35,8 @@ func newLockCommand(a *app) *cobra.Command {
 path, or a name in ` + locksDir + `. Who asked first is served first.
 
 --try exits with 3 if somebody has the lock or waits for it, --timeout D if it was not free
-within D. If the lock is lost CMD is stopped, and the exit code is 7.
+within D. On ZooKeeper a new lock, and one whose holder vanished, is free after 0.4 of the
+session timeout: also --try waits for that. If the lock is lost CMD is stopped, and the exit code is 7.
 
 Several NAMEs are taken as one, all or none, in an order that cannot deadlock.
 --read and --write take a lock that many readers or one writer have, in ` + rwLocksDir + `.
@@ -155,17 +161,38 @@ func (l *lockCommand) run(ctx context.Context, s recipes.Store) error {
 	return outcome
 }
 
+// take takes the lock. With --try it waits for nobody, but where nobody has the lock or
+// asks for it, it waits until the one who had it last cannot believe to have it any more.
 func (l *lockCommand) take(ctx context.Context, s recipes.Store, what string, how taking) (*recipes.Tenure, error) {
 	if !l.try {
 		return l.app.winning(ctx, s, what, how.wait)
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.app.limit())
 	defer cancel()
-	t, taken, err := how.try(bounded)
-	if err == nil && !taken {
-		err = &codeError{exitConflict, fmt.Errorf("%s: held by another", what)}
+	others, err := inLine(bounded, s, l.paths[0])
+	if err != nil {
+		return nil, err
 	}
-	return t, err
+	t, taken, err := how.try(bounded)
+	if err != nil || taken {
+		return t, err
+	}
+	if !others {
+		t, err = how.wait(bounded)
+		if err == nil || bounded.Err() == nil || ctx.Err() != nil {
+			return t, err
+		}
+	}
+	return nil, &codeError{exitConflict, fmt.Errorf("%s: held by another", what)}
+}
+
+// inLine reports whether anybody has the lock at path or asks for it.
+func inLine(ctx context.Context, s recipes.Store, path string) (bool, error) {
+	names, _, err := s.Children(ctx, path)
+	if errors.Is(err, znode.NoNode) {
+		return false, nil
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return name != slotsNode }), err
 }
 
 // tokenLines is a line PATH=TOKEN for each lock, in the order of the paths.

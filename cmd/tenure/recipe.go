@@ -174,14 +174,28 @@ func wait(ctx context.Context, d time.Duration) {
 // waited for. outcome is how the command ended; lost is why it was stopped, if it did not
 // end by itself or by an interrupt.
 func (a *app) underTenure(ctx context.Context, t *recipes.Tenure, r processRun) (outcome, lost error) {
+	return a.attended(ctx, t, r, func(ctx context.Context, _ bool) error {
+		if err := t.Release(ctx); err != nil {
+			a.note("%s: %v", r.what, err)
+		}
+		return nil
+	})
+}
+
+// attended is underTenure where finish ends what is held: done says that the command did
+// all it wanted. Its error is the outcome if the command had none.
+func (a *app) attended(ctx context.Context, t *recipes.Tenure, r processRun, finish func(ctx context.Context, done bool) error) (outcome, lost error) {
 	r.env = append(r.env, "TENURE_PATH="+t.Name(), fmt.Sprintf("TENURE_FENCING_TOKEN=%d", t.Token()))
-	c, err := a.startProcess(r)
+	p, err := a.startProcess(r)
 	if err == nil {
-		lost = c.attend(ctx, t, func(why error) { a.note("%s: lost: %s", r.what, lostWhy(why)) })
-		err = c.outcome()
+		lost = p.attend(ctx, t, func(why error) { a.note("%s: lost: %s", r.what, lostWhy(why)) })
+		err = p.outcome()
 	}
-	if releaseErr := t.Release(context.WithoutCancel(ctx)); releaseErr != nil && lost == nil {
-		a.note("%s: %v", r.what, releaseErr)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestLimit)
+	defer cancel()
+	done := err == nil && lost == nil && ctx.Err() == nil
+	if finishErr := finish(ending, done); err == nil {
+		err = finishErr
 	}
 	return err, lost
 }

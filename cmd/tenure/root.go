@@ -98,6 +98,9 @@ func newRootCommand(a *app) *cobra.Command {
 		newJoinCommand(a),
 		newMembersCommand(a),
 		newConfigCommand(a),
+		newQueueCommand(a),
+		newCounterCommand(a),
+		newBarrierCommand(a),
 		newVersionCommand(a),
 		newExitCodesTopic(),
 	)
