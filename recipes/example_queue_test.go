@@ -62,12 +62,13 @@ func ExampleDoubleBarrier() {
 	for range parties {
 		all.Go(func() {
 			if err := party(); err != nil {
-				log.Print(err)
+				log.Fatal(err)
 			}
 		})
 	}
 	all.Wait()
-	fmt.Println("one round:", <-numbers == <-numbers && len(numbers) == 1)
+	first, second, third := <-numbers, <-numbers, <-numbers
+	fmt.Println("one round:", first == second && second == third)
 	// Output:
 	// one round: true
 }

@@ -4,9 +4,9 @@ import "context"
 
 // RWMutex is a lock that many readers or one writer have, in the order of asking: a
 // reader waits for writers that asked before it, a writer for all that did. It is safe for
-// concurrent use and not reentrant; a writer cannot become a reader. Tokens are those of
-// one series: a resource admits readers that share it by the rule "not lower than the
-// highest seen", as it does writers.
+// concurrent use and not reentrant; a writer cannot become a reader. Tokens are of one
+// series, and each holder has its own: a fence that has seen the token of one reader
+// refuses those that came before it and hold beside it. So fence what writers do.
 type RWMutex struct{ read, write *line }
 
 // NewRWMutex makes a read-write lock of the directory path, which is created when it is

@@ -14,7 +14,8 @@ import (
 const SlotsMax = 1000
 
 // Semaphore has slots that holders take, in the order of asking. It is safe for concurrent
-// use. Its places are their own count: a slot is a position in the line.
+// use. Its places are their own count: a slot is a position in the line. Each holder has a
+// token of its own: one fence for all slots refuses those who hold beside a later one.
 type Semaphore struct{ line *line }
 
 // NewSemaphore makes a semaphore of the directory path, which is created when it is
