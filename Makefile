@@ -11,9 +11,10 @@ VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev+$$(
 LDFLAGS := -s -w -X main.version=$(VERSION) -X $(MODULE)/server.Version=$(VERSION)
 FUZZTIME ?= 20s
 SEEDS ?= 1000
+HANDOVERS ?= 10000
 ARGS ?=
 
-.PHONY: help build run test check lint fuzz sim bench cover
+.PHONY: help build run test check lint fuzz sim soak bench cover
 
 help:
 	@echo 'Targets:'
@@ -67,6 +68,21 @@ sim:
 		|| { cat bin/sim.log; echo "failed with seed $$seed"; exit 1; }; \
 	done
 	@echo '$(SEEDS) seeds passed'
+
+## soak    elections under faults on the daemon and on ZooKeeper: runs of HANDOVERS (10000) each with SEEDS (10) seeds
+soak: SEEDS = 10
+soak:
+	@go test -c -o bin/tests.test ./tests
+	@go test -c -o bin/zk.test ./recipes/zk
+	@for seed in $$(seq $(SEEDS)); do \
+		for run in tests:TestOverlap recipes/zk:TestOverlapOneServer recipes/zk:TestOverlapEnsemble; do \
+			dir=$${run%:*}; echo "== $${run#*:}, seed $$seed"; \
+			(cd $$dir && TENURE_SEED=$$seed TENURE_HANDOVERS=$(HANDOVERS) TENURE_REQUIRE_FOREIGN=1 \
+				"$(CURDIR)/bin/$${dir##*/}.test" -test.v -test.timeout 4h -test.run "^$${run#*:}\$$") >bin/soak.log 2>&1 \
+			|| { cat bin/soak.log; echo "failed with seed $$seed"; exit 1; }; \
+			grep -h 'largest overlap' bin/soak.log; \
+		done; \
+	done
 
 ## bench   Go benchmarks, then tenure bench against a server of its own (ARGS='--flag ...')
 bench: build
