@@ -55,8 +55,9 @@ func candidateLosesSession(t *testing.T, h Harness, rounds int) {
 	s.ctx = t.Context()
 	for round := range rounds {
 		held := s.lead(a.Store, "a")
-		waiting, learns := s.once(b.Store, "b"), learned(b.Store.Session())
+		waiting := s.once(b.Store, "b")
 		s.places(a.Store, 2)
+		learns := learned(b.Store.Session())
 		b.Partition()
 		pause(t, h.Timeout*8/10+time.Duration(round)*h.Timeout*7/10/time.Duration(rounds))
 		s.release(held)
@@ -100,9 +101,10 @@ func learned(sess recipes.Session) <-chan result[any] {
 func zombieCandidate(t *testing.T, h Harness) {
 	s, a, b := newScene(t, h), h.Open(t), h.Open(t)
 	held := s.lead(a.Store, "a")
-	waiting, learns := s.once(b.Store, "b"), learned(b.Store.Session())
-	former := b.Store.Session()
+	waiting := s.once(b.Store, "b")
 	s.places(a.Store, 2)
+	former := b.Store.Session()
+	learns := learned(former)
 	b.Expire(t)
 	r := await(t, h, waiting, "the candidate is told")
 	if !errors.Is(r.err, recipes.ErrSessionExpired) {
