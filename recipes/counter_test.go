@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,42 +41,6 @@ func wantCount(t *testing.T, c *recipes.Counter, n int64) {
 	if got, err := c.Get(t.Context()); got != n || err != nil {
 		t.Errorf("counter is %d, %v; want %d", got, err, n)
 	}
-}
-
-// Goal: each addition counts once, also if its answer is lost. Method: 1 000 increments
-// by four clients, for a random 5 % of which the answer is dropped, and for another 5 %
-// the request; all sums must differ and the last be 1 000.
-func TestP08CounterAddsOnce(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	onFakes(t, recipestest.FakeOptions{Seed: seed, Jitter: time.Millisecond, Members: 3}, func(t *testing.T, f *recipestest.Fake) {
-		var mu sync.Mutex
-		sums := map[int64]bool{}
-		var adders sync.WaitGroup
-		for i := range uint64(4) {
-			p, rng := f.Open(t), rand.New(rand.NewPCG(seed, i))
-			c := newCounter(t, p.Store, "/deep/down/counter")
-			adders.Go(func() {
-				for range 250 {
-					switch rng.IntN(20) {
-					case 0:
-						p.CutAfterCommit(recipestest.AnyWrite)
-					case 1:
-						p.CutBeforeSend(recipestest.AnyWrite)
-					}
-					sum, err := c.Add(t.Context(), 1)
-					mu.Lock()
-					if err != nil || sums[sum] {
-						t.Errorf("seed %d: add: %d, %v (seen: %v)", seed, sum, err, sums[sum])
-					}
-					sums[sum] = true
-					mu.Unlock()
-				}
-			})
-		}
-		adders.Wait()
-		wantCount(t, newCounter(t, f.Open(t).Store, "/deep/down/counter"), 1000)
-	})
 }
 
 // Goal: an addition of unknown outcome is settled though others added since, as long as

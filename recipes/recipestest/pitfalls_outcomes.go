@@ -24,7 +24,7 @@ var pitfallsOfOutcomes = []pitfall{
 	{9, "TakenItemLost", []verb{verbCutAfterCommit, verbCutBeforeSend}, takenItemLost},
 	{10, "DeleteRetried", []verb{verbCutAfterCommit}, deleteRetried},
 	{11, "UnlockFails", []verb{verbCutBeforeSend, verbPartition}, unlockFails},
-	{12, "LateRenewalRevives", []verb{verbHold}, lateRenewal},
+	{12, "LateRenewalRevives", []verb{verbHold, verbPartition}, lateRenewal},
 }
 
 // rounds is how often a fault is played: what is random in it shows in many.

@@ -336,50 +336,69 @@ func unlockFails(t *testing.T, h Harness) {
 	s.places(a.Store, 0)
 }
 
-// Goal: a renewal that is answered after the release does not revive the lease. Method:
-// hold its answer, release, let it go; the record stays released, and the next has it.
+// Goal: a renewal that is applied or answered after the release does not revive the lease.
+// Method: hold back its answer, or itself, release, let it go; the record stays
+// released, and the next has it.
 func lateRenewal(t *testing.T, h Harness) {
-	s := newScene(t, h)
 	a, b := h.Open(t), h.Open(t)
+	newScene(t, h).renewLate(a, b, func() (letGo func()) {
+		held, letGo := a.Hold(Set)
+		timer := time.NewTimer(h.patience())
+		defer timer.Stop()
+		select {
+		case <-held:
+		case <-timer.C:
+			t.Error("the lease is not renewed")
+		}
+		return letGo
+	})
+	newScene(t, h).renewLate(a, b, func() (letGo func()) {
+		a.Partition()
+		pause(t, h.Timeout*6/10) // a renewal is due each 0.4
+		return a.Heal
+	})
+}
+
+// renewLate releases a lease of a while hold keeps a renewal from its end.
+func (s scene) renewLate(a, b *Peer, hold func() (letGo func())) {
+	s.t.Helper()
 	newLease := func(p *Peer, id string) *recipes.Lease {
 		l, err := recipes.NewLease(p.Store, s.dir, recipes.LeaseOptions{
-			Options: recipes.Options{ID: id}, Duration: 3 * h.Timeout,
+			Options: recipes.Options{ID: id}, Duration: 3 * s.h.Timeout,
 		})
 		if err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
 		return l
 	}
 	mine, other := newLease(a, "a"), newLease(b, "b")
 	tenure, err := mine.Acquire(s.ctx)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	held, letGo := a.Hold(Set)
-	defer letGo()
-	s.happens(held, "the answer to a renewal is held back")
+	letGo := hold()
 	released := async(func() (struct{}, error) { return struct{}{}, tenure.Release(s.ctx) })
-	pause(t, h.Timeout/10)
+	pause(s.t, s.h.Timeout/20)
 	if tenure.Check() == nil {
-		t.Error("it is held after Release")
+		s.t.Error("it is held after Release")
 	}
 	letGo()
-	if r := await(t, h, released, "Release returns"); r.err != nil && h.Fake {
-		t.Errorf("release: %v", r.err)
+	if r := await(s.t, s.h, released, "Release returns"); r.err != nil && s.h.Fake {
+		s.t.Errorf("release: %v", r.err)
 	}
 	free := func() bool {
 		r, _, err := other.Record(s.ctx)
 		return err == nil && r.Holder == "" && r.Nonce == ""
 	}
-	h.eventually(t, "the lease is free", free)
-	for end := time.Now().Add(h.Timeout * 3 / 2); time.Now().Before(end); pause(t, h.Timeout/20) {
+	s.h.eventually(s.t, "the lease is free", free)
+	for end := time.Now().Add(s.h.Timeout * 3 / 2); time.Now().Before(end); pause(s.t, s.h.Timeout/20) {
 		if !free() {
-			t.Fatal("the lease was revived")
+			s.t.Fatal("the lease was revived")
 		}
 	}
 	next, ok, err := other.TryAcquire(s.ctx)
 	if !ok || err != nil {
-		t.Fatalf("the next: %v, %v", ok, err)
+		s.t.Fatalf("the next: %v, %v", ok, err)
 	}
 	s.release(next)
 }
