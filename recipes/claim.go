@@ -28,6 +28,7 @@ type admission struct {
 	me    int
 	slots int
 	seen  stamp // when the line's answer came
+	fresh bool  // the record was never written
 }
 
 // admitted claims for the place, or says how long it must hold off.
@@ -46,6 +47,7 @@ func (l *line) admitted(ctx context.Context, p *place, a admission) (*won, time.
 		w, err := l.prove(ctx, p, h.Token, stamp{})
 		return w, 0, err
 	}
+	a.fresh = version == 0
 	wait, over, err := l.holdOff(ctx, p, r, a)
 	if err != nil {
 		return nil, 0, err
@@ -74,12 +76,12 @@ func (l *line) holdOff(ctx context.Context, p *place, r record, a admission) (wa
 		e, _ := parseEntry(g.Node)
 		return e.compare(a.line[a.me]) > 0
 	})
-	unknown := r.Token == 0 && len(r.Holders) == 0
+	unknown := len(r.Holders) == 0 && (r.Token == 0 || r.Unclaimed)
 	if unknown {
 		// It may have been wiped under holders, which is no licence. They were gone when
 		// this directory was there.
 		t := l.o.Timing.resolve(l.store.Caps(), p.session.Timeout())
-		ghosts = []holding{{Node: noRecord, BeliefMs: t.belief().Milliseconds(), Exact: t.exact}}
+		ghosts = []holding{{Node: noRecord, BeliefMs: t.belief().Milliseconds() + 1, Exact: t.exact && a.fresh}}
 	}
 	since := l.gone.since(a.dir, ghosts, a.seen)
 	var left []entry
@@ -164,7 +166,7 @@ func ghostLeft(ctx context.Context, s Store, t Timing, g holding, seenGone, now 
 // the holder's claim: then the holder has released, and as it was the lowest and this
 // place the next, nobody else is before this one.
 func (l *line) takeOver(ctx context.Context, p *place, ahead *claimData) (*won, error) {
-	w, err := l.claim(ctx, p, record{Token: ahead.Token}, ahead.Version+1)
+	w, err := l.claim(ctx, p, record{Token: ahead.Token}, nextVersion(ahead.Version))
 	if errors.Is(err, znode.BadVersion) {
 		return nil, nil // it is something else: look
 	}
@@ -177,14 +179,14 @@ func (l *line) claim(ctx context.Context, p *place, r record, version int32) (*w
 	u := p.session.Upkeep()
 	timing := l.o.Timing.resolve(l.store.Caps(), p.session.Timeout())
 	token := max(r.Token+1, Token(p.czxid))
-	r.Token = token
+	r.Token, r.Unclaimed = token, false
 	h := newHolding(p.session, l.o.ID, timing)
 	h.Node, h.Token = p.name, token
 	r.Holders = append(r.Holders[:len(r.Holders):len(r.Holders)], h)
 	own := OpCheck(p.path, Always())
 	if l.d.handsOver() {
 		// The change wakes the next in line once, who then knows how to take over.
-		data := placeData{ID: l.o.ID, Data: l.o.Data, Claim: &claimData{token, version + 1}}
+		data := placeData{ID: l.o.ID, Data: l.o.Data, Claim: &claimData{token, nextVersion(version)}}
 		own = OpSet(p.path, data.encode(), Always())
 		p.own.Cancel() // not to be woken by it oneself
 	}
@@ -214,7 +216,7 @@ func (l *line) claim(ctx context.Context, p *place, r record, version int32) (*w
 	if err != nil {
 		return nil, err
 	}
-	p.known = &knownRecord{r, version + 1}
+	p.known = &knownRecord{r, nextVersion(version)}
 	return l.prove(ctx, p, token, sent)
 }
 
@@ -273,6 +275,9 @@ func (l *line) leaveOnce(ctx context.Context, p *place, clean bool) error {
 	p.known = nil // whatever comes of it, it is old
 	if known == nil {
 		r, stat, err := l.readRecord(ctx)
+		if errors.Is(err, ErrInvalid) || errors.Is(err, errPlaceGone) {
+			return l.store.Delete(ctx, p.path, Always()) // there is no claim to take out
+		}
 		if err != nil {
 			return err
 		}

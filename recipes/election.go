@@ -138,14 +138,16 @@ func (e *Election) runOnce(ctx context.Context, lead func(context.Context, *Tenu
 	}
 	stop := context.AfterFunc(ctx, func() { t.stop(context.Cause(ctx)) })
 	defer stop()
+	defer func() { // also if lead panics
+		// A release that is not confirmed goes on, and the next candidacy waits behind it.
+		if err := t.Release(context.WithoutCancel(ctx)); err != nil {
+			e.line.o.Log.Info("released", "recipe", "election", "path", e.line.path, "err", err)
+		}
+	}()
 	err = lead(t.Context(), t)
 	if ended := t.Context(); ended.Err() != nil &&
 		(errors.Is(err, ended.Err()) || errors.Is(err, context.Cause(ended)) || errors.Is(err, ErrLost)) {
 		err = nil
-	}
-	// A release that is not confirmed goes on, and the next candidacy waits behind it.
-	if err := t.Release(context.WithoutCancel(ctx)); err != nil {
-		e.line.o.Log.Info("released", "recipe", "election", "path", e.line.path, "err", err)
 	}
 	return candidacy{led: true, err: err}
 }

@@ -21,6 +21,7 @@ func SetFloor(ctx context.Context, s Store, path string, floor Token) error {
 	}
 	return editRecord(ctx, s, path, func(r *record) bool {
 		raise := floor > r.Token
+		r.Unclaimed = r.Unclaimed || r.Token == 0 && len(r.Holders) == 0
 		r.Token = max(r.Token, floor)
 		return raise
 	})

@@ -148,7 +148,8 @@ func (l *line) enter(ctx context.Context, sess Session) (*place, error) {
 	}
 	p := &place{entry: e, path: path, session: sess, own: Watch{Cancel: func() {}}}
 	if err := l.watchOwn(ctx, p); err != nil && !errors.Is(err, errPlaceGone) {
-		l.abandon(p)
+		u.dropMark(guid)
+		sweep(l.store, sess, l.o, l.path, guid)
 		return nil, err
 	}
 	return p, nil

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,8 +10,8 @@ import (
 
 // LockAll takes several mutexes of one Store as one tenure, all or none. It takes them in
 // the order of their paths, so that two callers never wait for each other, and gives them
-// up in reverse. The tenure's Name and Token are those of the first path; Tokens has all.
-// Its Guard covers all of them.
+// up in reverse. The tenure's Name, Token and Options are those of the first path; Tokens
+// has all. Its Guard covers all of them.
 func LockAll(ctx context.Context, ms ...*Mutex) (*Tenure, error) {
 	lines, err := lockOrder(ms)
 	if err != nil {
@@ -61,10 +62,13 @@ func lockOrder(ms []*Mutex) ([]*line, error) {
 	}
 	var lines []*line
 	for _, m := range ms {
-		lines = append(lines, m.line)
+		l := *m.line
+		lines = append(lines, &l)
 	}
 	slices.SortFunc(lines, func(a, b *line) int { return strings.Compare(a.path, b.path) })
 	for i, l := range lines {
+		// Each claim must say for how long the one tenure may be believed in.
+		l.o.Timing = lines[0].o.Timing
 		switch {
 		case l.store != lines[0].store:
 			return nil, fmt.Errorf("%w: LockAll of mutexes of several stores", ErrInvalid)
@@ -88,12 +92,11 @@ func joinSpecs(lines []*line, wins []*won) tenureSpec {
 		all.guard = append(all.guard, specs[i].guard...)
 	}
 	all.leave = func(ctx context.Context, clean bool) error {
+		var errs []error
 		for _, s := range slices.Backward(specs) {
-			if err := s.leave(ctx, clean); err != nil {
-				return err
-			}
+			errs = append(errs, s.leave(ctx, clean))
 		}
-		return nil
+		return errors.Join(errs...)
 	}
 	return all
 }

@@ -105,15 +105,27 @@ func adopt(ctx context.Context, s Store, sess Session, dir, guid string) (mine s
 	return mine, nil
 }
 
-// sweep removes what has the mark, as long as the session lives.
+// sweep removes what has the mark, as long as its session lives. That is the next one if
+// the create was sent when sess had just ended.
 func sweep(s Store, sess Session, o Options, dir, guid string) {
-	sess.Upkeep().ensure(o.Log, "removal of what was created as "+guid, func(ctx context.Context) error {
+	what, swept := "removal of what was created as "+guid, false
+	remove := func(ctx context.Context) error {
 		paths, err := marked(ctx, s, dir, guid)
 		for _, path := range paths {
 			if derr := s.Delete(ctx, path, Always()); derr != nil && !errors.Is(derr, znode.NoNode) {
 				err = errors.Join(err, derr)
 			}
 		}
+		swept = err == nil
 		return err
-	}, nil)
+	}
+	sess.Upkeep().ensure(o.Log, what, remove, func(err error) {
+		if swept || err != nil {
+			return
+		}
+		<-sess.Done() // soon: its upkeep has ended
+		if next := s.Session(); next != sess {
+			next.Upkeep().ensure(o.Log, what, remove, nil)
+		}
+	})
 }

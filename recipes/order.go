@@ -142,14 +142,14 @@ func (slotted) waits(line []entry, me, slots int) (bool, int) {
 	if weigh(line[:me+1]) <= slots {
 		return false, 0
 	}
-	if weigh(line[:me+1]) <= 2*slots {
+	if me == 0 || weigh(line[:me+1]) <= 2*slots {
 		return true, -1
 	}
 	on := me - 1
 	for between := 0; on > 0 && between+line[on].weight < slots; on-- {
 		between += line[on].weight
 	}
-	return true, max(on, 0)
+	return true, on
 }
 
 func (slotted) excluded(line []entry, me, slots int, ghosts []entry) bool {

@@ -14,6 +14,8 @@ import (
 type record struct {
 	// Token is the highest that was given.
 	Token Token `json:"token,string"`
+	// Unclaimed: a floor was set where there was no record. Former holders are not known.
+	Unclaimed bool `json:"unclaimed,omitempty"`
 	// Holders are the claims that were not released cleanly, in the order they were made.
 	// One whose place is gone is a ghost: nobody can say whether its work has stopped.
 	Holders []holding `json:"holders,omitempty"`
@@ -30,6 +32,15 @@ type holding struct {
 	BeliefMs int64 `json:"beliefMs"`
 	// Exact: its belief has ended when its session has expired.
 	Exact bool `json:"exact,omitempty"`
+}
+
+// nextVersion is what a write makes of a version. Servers leave out -1, which would be
+// taken for any (ZOOKEEPER-4743).
+func nextVersion(v int32) int32 {
+	if v == -2 {
+		return 0
+	}
+	return v + 1
 }
 
 // newHolding is a claim that is made in the session.

@@ -38,7 +38,7 @@ type Tenure struct {
 		sync.Mutex
 		over     error // *LostError
 		last     stamp // the limit when it ended, or that of now
-		prior    stamp // send time of the last proof but one
+		prior    stamp // with lastButOne: send time of the last proof that counted
 		released chan struct{}
 		outcome  error // of the release; read it when released is closed
 	}
@@ -81,6 +81,11 @@ func shorten(d time.Duration, drift float64) time.Duration {
 // inexactWorth is D as a part of the session timeout where expiry is not exact: short,
 // since a successor waits for as long after a crash.
 const inexactWorth = 0.4
+
+// proofsApart is which part of the session timeout proofs must lie apart to count where the
+// last but one is believed: ZooKeeper's members tell their leader every half tickTime whom
+// they heard, which is often enough for session timeouts of four tickTimes or more.
+const proofsApart = 8
 
 // resolve gives the timing of tenures on a session with this timeout.
 func (t Timing) resolve(c Caps, timeout time.Duration) tenureTiming {
@@ -183,11 +188,14 @@ func (t *Tenure) extend(sent stamp, ttl, rtt time.Duration) {
 	if t.mu.over != nil || t.ctx.Err() != nil {
 		return
 	}
+	t.proved.Store(max(t.proved.Load(), sent.mono))
 	base := sent
 	if t.timing.lastButOne {
+		if sent.mono-t.mu.prior.mono < int64(ttl/proofsApart) {
+			return // nobody may have told the leader of the one before
+		}
 		base, t.mu.prior = t.mu.prior, sent
 	}
-	t.proved.Store(max(t.proved.Load(), sent.mono))
 	limit := t.limitFrom(base, ttl)
 	if limit.mono <= t.mu.last.mono {
 		return
@@ -330,6 +338,9 @@ func (t *Tenure) Confirm(ctx context.Context) error {
 	before := u.now()
 	proof, verdicts, err := t.session.Renew(ctx, t.held...)
 	if err != nil {
+		if over := t.Check(); over != nil {
+			return over
+		}
 		return err
 	}
 	if err := errors.Join(verdicts...); errors.Is(err, znode.NoNode) {

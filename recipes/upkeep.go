@@ -280,7 +280,8 @@ func (u *Upkeep) renewOnce() (period time.Duration, err error) {
 			t.end(ErrGone)
 		default: // it is not proved, nor is it known to be gone
 			t.options.Log.Warn("not proved", "path", t.name, "token", uint64(t.token), "err", judged)
+			err = judged
 		}
 	}
-	return period, nil
+	return period, err
 }
