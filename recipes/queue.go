@@ -32,13 +32,15 @@ const queueItemsDefault = 10000
 // for concurrent use and has no goroutine of its own.
 //
 // In the directory are items/ (persistent, in order), claims/ (ephemeral, one per item
-// that somebody works on), ids/ (what Put was told with ID) and dead/.
+// that somebody works on), ids/ (what Put was told with ID), puts/ (ephemeral, one per Put
+// at a time, kept for the next) and dead/.
 type Queue struct {
-	store                    Store
-	path                     string
-	o                        QueueOptions
-	items, claims, ids, dead string
-	seen                     seenItems
+	store                          Store
+	path                           string
+	o                              QueueOptions
+	items, claims, ids, dead, puts string
+	seen                           seenItems
+	receipts                       receipts
 }
 
 // NewQueue makes a queue of the directory path, which is created when it is needed.
@@ -56,8 +58,8 @@ func NewQueue(s Store, path string, o QueueOptions) (*Queue, error) {
 	}
 	q := &Queue{store: s, path: path, o: o}
 	q.items, q.claims = znode.Join(path, "items"), znode.Join(path, "claims")
-	q.ids, q.dead = znode.Join(path, "ids"), znode.Join(path, "dead")
-	q.seen.mu.gone = map[string]goneClaim{}
+	q.ids, q.dead, q.puts = znode.Join(path, "ids"), znode.Join(path, "dead"), znode.Join(path, "puts")
+	q.seen.mu.gone, q.seen.mu.due = map[string]ghostSeen{}, map[string]time.Time{}
 	return q, nil
 }
 
@@ -79,9 +81,10 @@ func NotBefore(t time.Time) PutOption { return func(o *putOptions) { o.notBefore
 // ID makes Put do nothing if an item with this id is in the queue.
 func ID(idempotency string) PutOption { return func(o *putOptions) { o.id = idempotency } }
 
-// Put adds an item and returns its id: ID, or one of its own. It is added once also where
-// answers are lost, unless a consumer is done with it before Put could look for it:
-// then it is added again. Keep the body small: giving an item out rewrites it.
+// Put adds an item, once, also where answers are lost, and returns its id: ID, or one of
+// its own. It goes on in the next session if one ends. ErrUncertain is left where ctx or
+// the session ended before the outcome was seen. Keep the body small: giving an item out
+// rewrites it.
 func (q *Queue) Put(ctx context.Context, body []byte, options ...PutOption) (string, error) {
 	o := putOptions{priority: 100}
 	for _, option := range options {
@@ -103,92 +106,6 @@ func (q *Queue) Put(ctx context.Context, body []byte, options ...PutOption) (str
 	return o.id, nil
 }
 
-// put is one Put. It belongs to one goroutine.
-type put struct {
-	q          *Queue
-	guid, id   string
-	marked     bool // the caller gave the id
-	path       string
-	data       []byte
-	everUnsure bool // an answer was lost: what is there may be ours
-}
-
-func (p *put) do(ctx context.Context) error {
-	var b backoff
-	for {
-		err := p.once(ctx)
-		if errors.Is(err, ErrUncertain) {
-			p.everUnsure = true
-		}
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, znode.NoNode):
-			if err := p.q.makeDirs(ctx); err != nil {
-				return p.failed(err)
-			}
-		case ctx.Err() != nil, !transient(err) && !errors.Is(err, znode.BadVersion):
-			return p.failed(err)
-		}
-		if err := pause(ctx, b.next()); err != nil {
-			return p.failed(err)
-		}
-	}
-}
-
-// failed says with err that an earlier try may have been applied.
-func (p *put) failed(err error) error {
-	if p.everUnsure && !errors.Is(err, ErrUncertain) {
-		return fmt.Errorf("%w: %w", ErrUncertain, err)
-	}
-	return err
-}
-
-func (p *put) once(ctx context.Context) error {
-	q := p.q
-	if p.everUnsure {
-		there, err := q.has(ctx, p.guid)
-		if err != nil || there {
-			return err
-		}
-	}
-	_, stat, err := q.store.Get(ctx, q.items)
-	if err != nil {
-		return err
-	}
-	if limit := q.maxItems(); int(stat.NumChildren) >= limit {
-		return fmt.Errorf("%s: %w: %d items of %d", q.path, ErrQueueFull, stat.NumChildren, limit)
-	}
-	var ops []Op
-	if p.marked {
-		ops = append(ops, OpCreate(q.idPath(p.id), nil, CreateSpec{}))
-	}
-	if q.o.MaxItems > 0 {
-		// Items only leave meanwhile, unless somebody else's Put comes first.
-		ops = append(ops, OpSet(q.items, nil, IfVersion(stat.Version)))
-	}
-	ops = append(ops, OpCreate(p.path, p.data, CreateSpec{Sequential: true}))
-	_, err = q.store.Multi(ctx, ops...)
-	if p.marked && errors.Is(err, znode.NodeExists) {
-		return nil // in the queue already, by us or another
-	}
-	return err
-}
-
-// has reports whether an item with the mark is in the queue.
-func (q *Queue) has(ctx context.Context, guid string) (bool, error) {
-	if err := q.store.Sync(ctx, q.items); err != nil {
-		return false, err
-	}
-	names, _, err := q.store.Children(ctx, q.items)
-	for _, i := range parseItems(names) {
-		if i.guid == guid {
-			return true, nil
-		}
-	}
-	return false, err
-}
-
 func (q *Queue) maxItems() int {
 	if q.o.MaxItems > 0 {
 		return q.o.MaxItems
@@ -207,7 +124,7 @@ func (q *Queue) makeDirs(ctx context.Context) error {
 	if q.o.Reap {
 		kind = znode.Container
 	}
-	for _, dir := range []string{q.items, q.claims, q.ids, q.dead} {
+	for _, dir := range []string{q.items, q.claims, q.ids, q.dead, q.puts} {
 		if err := ensureDir(ctx, q.store, dir, kind); err != nil {
 			return err
 		}
@@ -215,7 +132,8 @@ func (q *Queue) makeDirs(ctx context.Context) error {
 	return nil
 }
 
-// Items yields what Take returns until ctx ends (silently) or Take fails.
+// Items yields what Take returns until ctx ends (silently) or Take fails. It goes on in the
+// next session if one expires.
 func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		for {
@@ -225,6 +143,9 @@ func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 					_ = item.Release(context.WithoutCancel(ctx)) // it goes on by itself
 				}
 				return
+			}
+			if errors.Is(err, ErrSessionExpired) {
+				continue // Take waits for the next one
 			}
 			if !yield(item, err) || err != nil {
 				return

@@ -31,7 +31,8 @@ type Item struct {
 
 // Ack deletes the item in one transaction with ops: they are applied exactly if the item
 // was still claimed by this consumer, and once. If the answer is lost Ack finds out; where
-// it cannot, it returns ErrUncertain.
+// it cannot, it returns ErrUncertain. If ops are refused, with a MultiError whose Index is
+// counted in ops, the item is still claimed.
 func (i *Item) Ack(ctx context.Context, ops ...Op) error {
 	if err := i.Check(); err != nil {
 		return err
@@ -42,7 +43,7 @@ func (i *Item) Ack(ctx context.Context, ops ...Op) error {
 	}
 	var b backoff
 	for unsure := false; ; {
-		_, err := i.q.store.Multi(ctx, append(own, ops...)...)
+		_, err := i.q.store.Multi(ctx, slices.Concat(own, ops)...)
 		refused, judged := errors.AsType[*MultiError](err)
 		switch {
 		case err == nil:
@@ -50,45 +51,60 @@ func (i *Item) Ack(ctx context.Context, ops ...Op) error {
 			return nil
 		case judged && refused.Index >= len(own):
 			return &MultiError{Index: refused.Index - len(own), Op: refused.Op, Err: refused.Err}
+		case judged && refused.Index == 2:
+			own = own[:2] // somebody removed the mark of the id
+			continue
 		case judged && unsure:
-			if err := i.settleAck(ctx); err == nil || !transient(err) || errors.Is(err, ErrUncertain) {
-				return err
+			if err = i.acked(ctx); err == nil {
+				return nil
 			}
 		case judged:
-			i.end(ErrGone)
+			i.lost()
 			return i.overErr()
-		case ctx.Err() != nil, !transient(err):
-			return err
 		}
 		unsure = unsure || errors.Is(err, ErrUncertain)
+		if ctx.Err() != nil || !transient(err) {
+			return i.unsureAck(unsure, err)
+		}
 		if werr := pauseIn(ctx, i.session, b.next()); werr != nil {
-			if unsure {
-				return fmt.Errorf("ack of %s: %w: %w", i.path(), ErrUncertain, werr)
-			}
-			return werr
+			return i.unsureAck(unsure, werr)
 		}
 	}
 }
 
-// settleAck finds out whether an Ack whose answer was lost was applied, when the next one
-// was refused. An error that is transient but not ErrUncertain says to try again.
-func (i *Item) settleAck(ctx context.Context) error {
+// unsureAck is err, with ErrUncertain if an Ack may have been applied.
+func (i *Item) unsureAck(unsure bool, err error) error {
+	if unsure && !errors.Is(err, ErrUncertain) && !errors.Is(err, ErrLost) {
+		err = fmt.Errorf("%w: %w", ErrUncertain, err)
+	}
+	return fmt.Errorf("ack of %s: %w", i.path(), err)
+}
+
+// acked decides about an Ack without an answer when the claim is gone: nil if it was
+// applied. Nobody else can have claimed the item, and deleted it, while this tenure is held.
+func (i *Item) acked(ctx context.Context) error {
 	err := i.q.store.Sync(ctx, i.path())
-	if err == nil {
+	if err == nil || errors.Is(err, znode.NoNode) {
 		_, _, err = i.q.store.Get(ctx, i.path())
 	}
 	switch {
-	case err == nil: // the claim is gone, and the item was not deleted with it
-		i.end(ErrGone)
-		return i.overErr()
 	case errors.Is(err, znode.NoNode) && i.Check() == nil:
-		// Others do not claim it, and so cannot delete it, while this claim is believed in.
 		i.finish()
 		return nil
-	case transient(err) && ctx.Err() == nil:
-		return fmt.Errorf("%w: %v", ErrUnavailable, err)
+	case errors.Is(err, znode.NoNode):
+		return fmt.Errorf("%w: %w", ErrUncertain, i.overErr())
+	case err != nil:
+		return err
 	}
-	return fmt.Errorf("ack of %s: %w: %w", i.path(), ErrUncertain, err)
+	i.lost() // the item is there, so the Ack was not applied, and cannot be any more
+	return i.overErr()
+}
+
+// lost ends a tenure whose claim was found not to be what it was, and removes what may be
+// left of it.
+func (i *Item) lost() {
+	i.end(ErrGone)
+	i.session.Upkeep().ensure(i.q.o.Log, "claim of "+i.path(), i.deleteOwnClaim, nil)
 }
 
 // Nack gives the item back, to be given out again after delay. Its id and place stay.

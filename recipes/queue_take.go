@@ -4,49 +4,69 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/tenure-dev/tenure/znode"
 )
 
-// seenItems notes since when claims of former holders are seen to be gone.
+// seenItems notes what is known of items without a claim.
 type seenItems struct {
 	mu struct {
 		sync.Mutex
-		gone map[string]goneClaim // by item. Invariant: no more than there are items
+		// Both by name. Invariant: no more than there are items.
+		gone map[string]ghostSeen
+		due  map[string]time.Time // not to be looked at before
 	}
 }
 
-// goneClaim is one claim of an item: others may come and go unseen.
-type goneClaim struct {
-	claim string // holding.Node
+// ghostSeen is since when the claim of a former holder is known to be gone.
+type ghostSeen struct {
+	claim string
 	at    stamp
 }
 
-// since returns when the claim was first seen to be gone.
-func (s *seenItems) since(item, claim string) (at stamp, seen bool) {
+// since returns when the claim was seen to be gone, if it was.
+func (s *seenItems) since(name, claim string) (stamp, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.mu.gone[item]
+	g := s.mu.gone[name]
 	return g.at, g.claim == claim
 }
 
-func (s *seenItems) note(item, claim string, at stamp) {
+// note notes that the claim was seen to be gone after it was known to have been made.
+func (s *seenItems) note(name, claim string, at stamp) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.gone[item] = goneClaim{claim, at}
+	s.mu.gone[name] = ghostSeen{claim, at}
+}
+
+// postpone notes when an item is due.
+func (s *seenItems) postpone(name string, due time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.due[name] = due
+}
+
+// dueIn returns how long it is until the item may be due, by the wall clock.
+func (s *seenItems) dueIn(name string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due, noted := s.mu.due[name]
+	if !noted {
+		return 0
+	}
+	return time.Until(due)
 }
 
 // keep forgets all but what is unclaimed still.
 func (s *seenItems) keep(unclaimed map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range s.mu.gone {
-		if !unclaimed[name] {
-			delete(s.mu.gone, name)
-		}
-	}
+	gone := func(name string) bool { return !unclaimed[name] }
+	maps.DeleteFunc(s.mu.gone, func(name string, _ ghostSeen) bool { return gone(name) })
+	maps.DeleteFunc(s.mu.due, func(name string, _ time.Time) bool { return gone(name) })
 }
 
 // Take waits for an item and claims it. It fails when ctx ends, with the session that was
@@ -126,9 +146,13 @@ func (q *Queue) take(ctx context.Context, sess Session, items []itemName, claime
 		if taken[name.name] {
 			continue
 		}
-		item, wait, err := q.claim(ctx, sess, name)
-		if item != nil || err != nil {
-			return item, 0, err
+		wait := q.seen.dueIn(name.name)
+		if wait <= 0 {
+			var item *Item
+			item, wait, err = q.claim(ctx, sess, name)
+			if item != nil || err != nil {
+				return item, 0, err
+			}
 		}
 		if wait > 0 && (soonest == 0 || wait < soonest) {
 			soonest = wait
@@ -153,7 +177,8 @@ func (q *Queue) claim(ctx context.Context, sess Session, name itemName) (_ *Item
 		q.o.Log.Warn("skipped", "recipe", "queue", "path", path, "err", err)
 		return nil, 0, nil
 	}
-	if wait, err := q.mustWait(ctx, sess, name, head); wait > 0 || err != nil {
+	wait, claimed, err := q.mustWait(ctx, sess, name, head)
+	if wait > 0 || claimed || err != nil {
 		return nil, wait, err
 	}
 	if q.o.Redeliver > 0 && head.Attempt >= q.o.Redeliver {
@@ -183,29 +208,30 @@ func (q *Queue) claim(ctx context.Context, sess Session, name itemName) (_ *Item
 	return item, 0, err
 }
 
-// mustWait returns for how long an item may not be given out yet.
-func (q *Queue) mustWait(ctx context.Context, sess Session, name itemName, head itemHead) (time.Duration, error) {
-	if wait := time.Until(time.UnixMilli(head.NotBeforeMs)); head.NotBeforeMs > 0 && wait > 0 {
-		return wait, nil
+// mustWait returns for how long an item may not be given out yet, and whether somebody
+// holds it.
+func (q *Queue) mustWait(ctx context.Context, sess Session, name itemName, head itemHead) (wait time.Duration, claimed bool, err error) {
+	if due := time.UnixMilli(head.NotBeforeMs); head.NotBeforeMs > 0 && time.Until(due) > 0 {
+		// It stays so while nobody claims it, so it need not be read for each item that comes.
+		q.seen.postpone(name.name, due)
+		return time.Until(due), false, nil
 	}
 	if head.Holder == nil {
-		return 0, nil
+		return 0, false, nil
 	}
 	u := sess.Upkeep()
-	gone, seen := q.seen.since(name.name, head.Holder.Node)
-	if !seen {
-		// The claims may have been listed before this one was made.
+	at, noted := q.seen.since(name.name, head.Holder.Node)
+	if !noted {
+		// The list of claims was read before the item: the holder may have come in between.
 		_, _, err := q.store.Get(ctx, znode.Join(q.claims, name.name))
-		switch {
-		case err == nil:
-			return lagRetry, nil
-		case !errors.Is(err, znode.NoNode):
-			return 0, err
+		if err == nil || !errors.Is(err, znode.NoNode) {
+			return 0, err == nil, err
 		}
-		gone = u.now()
-		q.seen.note(name.name, head.Holder.Node, gone)
+		at = u.now()
+		q.seen.note(name.name, head.Holder.Node, at)
 	}
-	return ghostLeft(ctx, q.store, q.o.Timing, *head.Holder, gone, u.now())
+	wait, err = ghostLeft(ctx, q.store, q.o.Timing, *head.Holder, at, u.now())
+	return wait, false, err
 }
 
 // settle finds out whether the claim whose answer was lost was applied. If it cannot, the
@@ -230,8 +256,7 @@ func (q *Queue) settle(ctx context.Context, sess Session, i *Item) (*Item, time.
 	for {
 		found, err := find(ctx)
 		switch {
-		case err == nil && !found:
-			// Nothing has changed that would wake anybody.
+		case err == nil && !found: // not to be passed over: look again
 			return nil, 0, fmt.Errorf("claim of %s: %w", i.path(), ErrUnavailable)
 		case err == nil:
 			item, err := q.start(ctx, sess, i, stamp{})
@@ -269,7 +294,8 @@ func (q *Queue) spec(sess Session, i *Item) tenureSpec {
 // stamp if that is not known.
 func (q *Queue) start(ctx context.Context, sess Session, i *Item, sent stamp) (*Item, error) {
 	spec, ttl, u := q.spec(sess, i), sess.Timeout(), sess.Upkeep()
-	if sent == (stamp{}) {
+	timing := q.o.Timing.resolve(q.store.Caps(), ttl)
+	if sent == (stamp{}) || u.now().mono-sent.mono > int64(timing.renew) {
 		before := u.now()
 		proof, verdicts, err := sess.Renew(ctx, spec.held...)
 		if err != nil {
@@ -300,7 +326,15 @@ func (q *Queue) bury(ctx context.Context, name itemName, head itemHead, body []b
 		ops = append(ops, OpDelete(q.idPath(head.ID), Always()))
 	}
 	_, err := q.store.Multi(ctx, ops...)
-	if _, judged := errors.AsType[*MultiError](err); judged {
+	refused, judged := errors.AsType[*MultiError](err)
+	switch {
+	case judged && refused.Index == 1 && errors.Is(err, znode.NoNode):
+		return err // the directory was reaped: Take makes it again
+	case judged && refused.Index == 2: // somebody removed the mark
+		_, err = q.store.Multi(ctx, ops[:2]...)
+		_, judged = errors.AsType[*MultiError](err)
+	}
+	if judged {
 		return nil // somebody was faster
 	}
 	return err

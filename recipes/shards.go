@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
 	"sync"
 	"time"
@@ -35,7 +34,7 @@ type Shards struct {
 
 	mu struct {
 		sync.Mutex
-		owned map[string]Token
+		owned map[string]*Tenure
 	}
 }
 
@@ -62,7 +61,7 @@ func NewShards(s Store, path string, shards []string, o ShardOptions) (*Shards, 
 		o.Assign = Rendezvous
 	}
 	d := &Shards{store: s, path: path, o: o, shards: shards, elections: map[string]*Election{}}
-	d.mu.owned = map[string]Token{}
+	d.mu.owned = map[string]*Tenure{}
 	d.group, err = NewGroup(s, znode.Join(path, "members"), GroupOptions{Options: o.Options, Debounce: o.Settle})
 	if err != nil {
 		return nil, err
@@ -83,7 +82,13 @@ func NewShards(s Store, path string, shards []string, o ShardOptions) (*Shards, 
 func (d *Shards) Owned() map[string]Token {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return maps.Clone(d.mu.owned)
+	owned := make(map[string]Token, len(d.mu.owned))
+	for shard, t := range d.mu.owned {
+		if t.Check() == nil {
+			owned[shard] = t.Token()
+		}
+	}
+	return owned
 }
 
 // Run takes part until ctx ends, and then returns nil. For each shard that it owns it calls
@@ -187,11 +192,12 @@ func (r *shardRun) assign(ctx context.Context, assigned map[string]string) {
 }
 
 // patrol takes shards that nobody has or wants for two settle times although they are
-// assigned, and gives back those that somebody else wants by now.
+// assigned, and gives back those that need no volunteer any more.
 func (r *shardRun) patrol(ctx context.Context, assigned map[string]string) {
 	for _, shard := range r.shards {
 		w := r.work[shard]
 		if assigned[shard] == r.o.ID || w != nil && !w.volunteer {
+			delete(r.unowned, shard)
 			continue
 		}
 		v, err := r.elections[shard].View(ctx)
@@ -200,7 +206,7 @@ func (r *shardRun) patrol(ctx context.Context, assigned map[string]string) {
 		}
 		since, noted := r.unowned[shard]
 		switch {
-		case w != nil && len(v.Candidates) > 1:
+		case w != nil && !needed(v, r.o.ID, assigned[shard]):
 			w.cancel()
 			delete(r.work, shard)
 		case w != nil:
@@ -213,6 +219,17 @@ func (r *shardRun) patrol(ctx context.Context, assigned map[string]string) {
 			r.start(ctx, shard, true)
 		}
 	}
+}
+
+// needed reports whether the volunteer me is to stay: the member that the shard is
+// assigned to is not there, and no other volunteer came before.
+func needed(v View, me, assigned string) bool {
+	for _, c := range v.Candidates {
+		if c.ID == assigned {
+			return false
+		}
+	}
+	return len(v.Candidates) == 0 || v.Candidates[0].ID == me
 }
 
 // start begins a candidacy for the shard.
@@ -240,5 +257,5 @@ func (d *Shards) note(shard string, t *Tenure) {
 		delete(d.mu.owned, shard)
 		return
 	}
-	d.mu.owned[shard] = t.Token()
+	d.mu.owned[shard] = t
 }
