@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,5 +211,34 @@ func TestKeptWithoutHoldOff(t *testing.T) {
 		case <-time.After(time.Minute):
 		}
 		release(t, tenure)
+	})
+}
+
+// asking is a log handler that asks the tenure it is told of.
+type asking struct {
+	slog.Handler
+	ask func()
+}
+
+func (a asking) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a asking) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "lost" {
+		a.ask()
+	}
+	return nil
+}
+
+// Goal: no lock is held while a user's logger runs. Method: one that asks the tenure.
+func TestLoggerMayAsk(t *testing.T) {
+	flavours(t, func(t *testing.T, f *recipestest.Fake) {
+		var tenure *recipes.Tenure
+		var asked error
+		log := slog.New(asking{slog.DiscardHandler, func() { asked = tenure.Err() }})
+		tenure = lockIn(t, mutex(t, f.Open(t).Store, "/m", recipes.Options{Log: log}), time.Minute)
+		release(t, tenure)
+		if !errors.Is(asked, recipes.ErrReleased) {
+			t.Errorf("the logger was told %v", asked)
+		}
 	})
 }

@@ -209,7 +209,11 @@ func (t *Tenure) extend(sent stamp, ttl, rtt time.Duration) {
 // tick is the timer: it brings news that Check knows by itself.
 func (t *Tenure) tick() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	ended := false
+	defer func() {
+		t.mu.Unlock()
+		t.logLost(ended, ErrDeadline)
+	}()
 	if t.mu.over != nil {
 		return
 	}
@@ -217,8 +221,7 @@ func (t *Tenure) tick() {
 	left := time.Duration(min(t.mu.last.mono-mono, t.mu.last.wall-wall))
 	switch {
 	case left <= 0:
-		t.endLocked(ErrDeadline)
-		return
+		ended = t.endLocked(ErrDeadline)
 	case left <= t.timing.grace:
 		t.cancel(fmt.Errorf("%s (token %d): %w", t.name, t.token, ErrGrace))
 		t.timer.Reset(left)
@@ -230,13 +233,15 @@ func (t *Tenure) tick() {
 // end ends the tenure because of why, if it is not over already.
 func (t *Tenure) end(why error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.endLocked(why)
+	ended := t.endLocked(why)
+	t.mu.Unlock()
+	t.logLost(ended, why)
 }
 
-func (t *Tenure) endLocked(why error) {
+// endLocked reports whether it was this that ended it.
+func (t *Tenure) endLocked(why error) bool {
 	if t.mu.over != nil {
-		return
+		return false
 	}
 	over := &LostError{Name: t.name, Token: t.token, Why: why}
 	t.mu.over = over
@@ -249,7 +254,14 @@ func (t *Tenure) endLocked(why error) {
 	if t.session != nil {
 		t.session.Upkeep().remove(t)
 	}
-	t.options.Log.Info("lost", "path", t.name, "id", t.options.ID, "token", uint64(t.token), "why", why)
+	return true
+}
+
+// logLost is called without the lock: what a logger does is the user's.
+func (t *Tenure) logLost(ended bool, why error) {
+	if ended {
+		t.options.Log.Info("lost", "path", t.name, "id", t.options.ID, "token", uint64(t.token), "why", why)
+	}
 }
 
 // stop ends the context because of why and renews no more: the tenure runs out by
@@ -396,13 +408,14 @@ func (t *Tenure) Release(ctx context.Context) error {
 	t.mu.Lock()
 	mono, wall := t.clock()
 	clean := mono < t.mu.last.mono && wall < t.mu.last.wall
-	t.endLocked(ErrReleased)
+	ended := t.endLocked(ErrReleased)
 	first := t.mu.released == nil
 	if first {
 		t.mu.released = make(chan struct{})
 	}
 	released := t.mu.released
 	t.mu.Unlock()
+	t.logLost(ended, ErrReleased)
 	if first {
 		t.giveUp(clean, released)
 	}
@@ -425,12 +438,13 @@ func (t *Tenure) Release(ctx context.Context) error {
 // finish ends the tenure whose znodes are gone already, with the work they stood for.
 func (t *Tenure) finish() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.endLocked(ErrReleased)
+	ended := t.endLocked(ErrReleased)
 	if t.mu.released == nil {
 		t.mu.released = make(chan struct{})
 		close(t.mu.released)
 	}
+	t.mu.Unlock()
+	t.logLost(ended, ErrReleased)
 }
 
 // giveUp leaves in the background and closes released then.
