@@ -25,7 +25,7 @@ func numbersOverflow(t *testing.T, h Harness) {
 		h.eventually(t, "the candidate stands in the line, or is refused", func() bool {
 			return len(call) > 0 || len(s.names(peers[1].Store)) == len(line)+1
 		})
-		if i < 3 || h.inLine(s, peers[1], len(line)) {
+		if i < 3 || len(s.names(peers[1].Store)) == len(line)+1 {
 			line = append(line, call)
 			continue
 		}
@@ -40,9 +40,6 @@ func numbersOverflow(t *testing.T, h Harness) {
 	s.inTurn(line)
 	s.places(peers[1].Store, 0)
 }
-
-// inLine reports whether one more than n are in the line.
-func (h Harness) inLine(s scene, p *Peer, n int) bool { return len(s.names(p.Store)) == n+1 }
 
 // inTurn says that the candidates lead in this order, each while all behind it wait.
 func (s scene) inTurn(line []<-chan result[*recipes.Tenure]) {
@@ -172,7 +169,7 @@ func leaderReadTooLate(t *testing.T, h Harness) {
 		s.happens(g.stopped, "the reader has the list")
 		s.release(held)
 		if successor {
-			held = s.led(second, "b")
+			s.led(second, "b")
 		}
 		close(g.goOn)
 		r := await(t, h, viewed, "the view is read")
