@@ -25,6 +25,7 @@ type electCommand struct {
 	restart, once, observe bool
 	count                  int
 	argv                   []string
+	several                bool // more than one election
 }
 
 func newElectCommand(a *app) *cobra.Command {
@@ -109,6 +110,7 @@ func (e *electCommand) prepare(names []string, dash bool) ([]string, error) {
 func (e *electCommand) runAll(ctx context.Context, s recipes.Store, names, paths []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	e.several = len(paths) > 1
 	var all errgroup.Group
 	for i, path := range paths {
 		election, err := recipes.NewElection(s, path, recipes.ElectionOptions{Options: recipes.Options{ID: e.id, Data: []byte(e.data)}})
@@ -137,7 +139,7 @@ func (e *electCommand) run(ctx context.Context, s recipes.Store, election *recip
 		}
 		e.app.note("%s: elected, token %d", path, t.Token())
 		began := time.Now()
-		r := processRun{what: path, argv: e.argv, env: []string{"TENURE_ELECTION=" + name}}
+		r := processRun{what: path, argv: e.argv, env: []string{"TENURE_ELECTION=" + name}, several: e.several}
 		outcome, lost := e.app.underTenure(ctx, t, r)
 		switch {
 		case ctx.Err() != nil:

@@ -32,18 +32,20 @@ leaves behind in its group is killed, and only then is the hold released. Standa
 is CMD's unless it is a terminal.
 
 If this command is killed (kill -9), the kernel kills CMD with it (on Linux), but neither
-CMD's own children nor a setuid CMD. Ctrl-Z stops and resumes CMD, too; SIGSTOP stops this
-command alone: CMD then runs on without anybody who judges it until SIGCONT, and only the
-fencing token protects what it writes to. Send SIGSTOP to both, or to neither.
+CMD's own children nor a setuid CMD. Ctrl-Z stops and resumes CMD, too, and does nothing
+where there are several; SIGSTOP stops this command alone: CMD then runs on without anybody
+who judges it until SIGCONT, and only the fencing token protects what it writes to. Send
+SIGSTOP to both, or to neither.
 
 TENURE_FENCING_TOKEN is in CMD's environment: pass it on with every write, to a resource
 that refuses tokens lower than the highest it has seen.`
 
 // process is a command that runs in a process group of its own.
 type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when it was waited for and its group was killed
-	err   error         // what Wait said; read it when ended is closed
+	cmd     *exec.Cmd
+	several bool
+	ended   chan struct{} // closed when it was waited for and its group was killed
+	err     error         // what Wait said; read it when ended is closed
 
 	mu   sync.Mutex
 	gone bool // its pid may be another's by now
@@ -55,6 +57,8 @@ type processRun struct {
 	argv  []string
 	stdin io.Reader
 	env   []string
+	// several: it is not the only one of this process, which therefore cannot stop with it.
+	several bool
 }
 
 // findCommand fails if there is no such command to run: before anything is held for it.
@@ -72,7 +76,7 @@ func (a *app) startProcess(r processRun) (*process, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.stdin, a.stdout, a.stderr
 	cmd.WaitDelay = killDelay
 	cmd.SysProcAttr = processAttributes()
-	c := &process{cmd: cmd, ended: make(chan struct{})}
+	c := &process{cmd: cmd, several: r.several, ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go c.run(started)
 	if err := <-started; err != nil {
@@ -224,6 +228,9 @@ func (a *attendance) answer(sig os.Signal) {
 	case syscall.SIGCONT:
 		a.killIfOver()
 	case syscall.SIGTSTP:
+		if a.several {
+			return
+		}
 		a.signal(syscall.SIGSTOP)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // we go on behind it
 		if !a.killIfOver() {
