@@ -1,5 +1,0 @@
-package recipestest
-
-var (
-	pitfallsOfClosing []pitfall // E 52-63
-)
