@@ -6,424 +6,369 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-dev/tenure/recipes"
 	"github.com/tenure-dev/tenure/recipes/recipestest"
+	"github.com/tenure-dev/tenure/znode"
 )
-
-const queuePath = "/app/queue"
 
 func newQueue(t *testing.T, s recipes.Store, o recipes.QueueOptions) *recipes.Queue {
 	t.Helper()
-	q, err := recipes.NewQueue(s, queuePath, o)
+	q, err := recipes.NewQueue(s, "/app/queue", o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return q
 }
 
-func putItem(t *testing.T, q *recipes.Queue, body string, o ...recipes.PutOption) {
+func put(t *testing.T, q *recipes.Queue, body string, o ...recipes.PutOption) string {
 	t.Helper()
-	if _, err := q.Put(t.Context(), []byte(body), o...); err != nil {
-		t.Fatalf("put %s: %v", body, err)
+	id, err := q.Put(t.Context(), []byte(body), o...)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return id
 }
 
-func takeItem(t *testing.T, q *recipes.Queue) *recipes.Item {
+func take(t *testing.T, q *recipes.Queue) *recipes.Item {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	item, err := q.Take(ctx)
 	if err != nil {
-		t.Fatalf("take: %v", err)
+		t.Fatal(err)
 	}
 	return item
 }
 
-// nothingToTake fails if there is an item that may be given out within d.
-func nothingToTake(t *testing.T, q *recipes.Queue, d time.Duration) {
+func ack(t *testing.T, item *recipes.Item, ops ...recipes.Op) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	if err := item.Ack(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nothing says that no item is given out now.
+func nothing(t *testing.T, q *recipes.Queue) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if item, err := q.Take(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("took %+v, %v", item, err)
+	if item, err := q.Take(ctx); err == nil {
+		t.Errorf("took %q", item.Body)
 	}
 }
 
-func ackItem(t *testing.T, item *recipes.Item) {
+// left says that the queue keeps no znode of any item. Receipts of producers are not of one.
+func left(t *testing.T, f *recipestest.Fake, want ...string) {
 	t.Helper()
-	if err := item.Ack(t.Context()); err != nil {
-		t.Fatalf("ack %s: %v", item.Body, err)
+	time.Sleep(3 * time.Second) // what goes on in the background
+	names := slices.DeleteFunc(f.Nodes("/app/queue/"), func(path string) bool {
+		return strings.Count(path, "/") < 4 || strings.Contains(path, "/puts/")
+	})
+	if !slices.EqualFunc(names, want, strings.HasPrefix) {
+		t.Errorf("left are %v, want %v", names, want)
 	}
 }
 
-// wantNodes fails unless there are so many znodes in a directory of the queue.
-func wantNodes(t *testing.T, f *recipestest.Fake, dir string, n int) {
-	t.Helper()
-	if nodes := f.Nodes(queuePath + "/" + dir + "/"); len(nodes) != n {
-		t.Errorf("in %s: %v, want %d", dir, nodes, n)
-	}
-}
-
-// Goal: items come in the order of priority, then of Put, not before they are due, and
-// what is no item is passed over. Method: a queue with all of that.
+// Goal: items are given out by priority, then in the order of Put, each to one consumer,
+// and not before their time. Method: put some, take all.
 func TestQueueOrder(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		s := f.Open(t).Store
-		q := newQueue(t, s, recipes.QueueOptions{})
+		q := newQueue(t, f.Open(t).Store, recipes.QueueOptions{})
 		start := time.Now()
-		putItem(t, q, "later", recipes.Priority(0), recipes.NotBefore(start.Add(time.Minute)))
-		putItem(t, q, "a")
-		putItem(t, q, "b")
-		putItem(t, q, "last", recipes.Priority(65535))
-		putItem(t, q, "first", recipes.Priority(0))
-		for _, name := range []string{"x", "p00000-0123456789abcdef0123456789abcdef-0000000001", "p00000-short-0000000001"} {
-			if _, err := s.Create(t.Context(), queuePath+"/items/"+name, []byte("foreign"), recipes.CreateSpec{}); err != nil {
-				t.Fatal(err)
+		put(t, q, "c")
+		put(t, q, "later", recipes.Priority(0), recipes.NotBefore(start.Add(time.Minute)))
+		put(t, q, "d", recipes.Priority(100))
+		put(t, q, "a", recipes.Priority(7))
+		put(t, q, "e", recipes.Priority(65535))
+		put(t, q, "b", recipes.Priority(7))
+		var held []*recipes.Item
+		for _, want := range []string{"a", "b", "c", "d", "e", "later"} {
+			item := take(t, q)
+			if string(item.Body) != want || item.Attempt != 1 || item.Check() != nil {
+				t.Errorf("took %q, attempt %d, %v; want %q", item.Body, item.Attempt, item.Check(), want)
 			}
-		}
-		for _, want := range []string{"first", "a", "b", "last", "later"} {
-			item := takeItem(t, q)
-			if string(item.Body) != want || item.Attempt != 1 {
-				t.Errorf("took %q, attempt %d, want %q", item.Body, item.Attempt, want)
-			}
-			ackItem(t, item)
+			held = append(held, item)
 		}
 		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
-			t.Errorf("the one that was not due came after %v", took)
+			t.Errorf("the last was given out after %v", took)
 		}
-		wantNodes(t, f, "items", 3)
-	})
-}
-
-// Goal: an id is in the queue once, until it is acknowledged. Method: put it twice, while
-// it waits, while it is claimed, and after Ack; also if somebody removed its mark.
-func TestQueueID(t *testing.T) {
-	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		s := f.Open(t).Store
-		q := newQueue(t, s, recipes.QueueOptions{})
-		for _, body := range []string{"one", "two"} {
-			if id, err := q.Put(t.Context(), []byte(body), recipes.ID("same/id ü")); id != "same/id ü" || err != nil {
-				t.Errorf("put: %q, %v", id, err)
+		nothing(t, q)
+		for _, item := range held {
+			ack(t, item)
+			if !errors.Is(item.Check(), recipes.ErrReleased) {
+				t.Errorf("after Ack: %v", item.Check())
+			}
+			if err := item.Release(t.Context()); err != nil {
+				t.Errorf("release after Ack: %v", err)
 			}
 		}
-		item := takeItem(t, q)
-		putItem(t, q, "three", recipes.ID("same/id ü"))
-		nothingToTake(t, q, time.Second)
-		if item.ID != "same/id ü" || string(item.Body) != "one" {
-			t.Errorf("took %q with id %q", item.Body, item.ID)
-		}
-		ackItem(t, item)
-		wantNodes(t, f, "ids", 0)
-		putItem(t, q, "four", recipes.ID("same/id ü"))
-		item = takeItem(t, q)
-		if err := s.Delete(t.Context(), f.Nodes(queuePath + "/ids/")[0], recipes.Always()); err != nil {
-			t.Fatal(err)
-		}
-		ackItem(t, item)
-		for _, dir := range []string{"items", "ids", "claims"} {
-			wantNodes(t, f, dir, 0)
-		}
+		left(t, f)
 	})
 }
 
-// Goal: an item that is given out too often goes to the directory dead, whole, and its id
-// is free again. Method: a consumer that gives back, and one that dies; the directory was
-// removed in between.
+// Goal: an item that is given back keeps its id and its place, and counts its attempts.
+// Method: give back at once, and with a delay, while there are others.
+func TestQueueNack(t *testing.T) {
+	flavours(t, func(t *testing.T, f *recipestest.Fake) {
+		q, other := newQueue(t, f.Open(t).Store, recipes.QueueOptions{}), newQueue(t, f.Open(t).Store, recipes.QueueOptions{})
+		id := put(t, q, "first")
+		put(t, q, "second")
+		if err := take(t, q).Nack(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		again := take(t, other)
+		if again.ID != id || again.Attempt != 2 {
+			t.Errorf("took %q, attempt %d; want %q again", again.ID, again.Attempt, id)
+		}
+		if err := again.Nack(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Ack(t.Context()); !errors.Is(err, recipes.ErrReleased) {
+			t.Errorf("ack after nack: %v", err)
+		}
+		back := time.Now()
+		ack(t, take(t, other))
+		again = take(t, q)
+		if took := time.Since(back); again.ID != id || again.Attempt != 3 || took < time.Minute || took > time.Minute+time.Second {
+			t.Errorf("took %q, attempt %d, after %v", again.ID, again.Attempt, took)
+		}
+		ack(t, again)
+		left(t, f)
+	})
+}
+
+// Goal: an id is in the queue once, and may come again after its Ack. Method: put it twice,
+// by two, before and after.
+func TestQueueIDs(t *testing.T) {
+	flavours(t, func(t *testing.T, f *recipestest.Fake) {
+		q, other := newQueue(t, f.Open(t).Store, recipes.QueueOptions{}), newQueue(t, f.Open(t).Store, recipes.QueueOptions{})
+		for round := range 2 {
+			for _, q := range []*recipes.Queue{q, other, q} {
+				if id := put(t, q, "x", recipes.ID("order/7 \x00")); id != "order/7 \x00" {
+					t.Errorf("put %q", id)
+				}
+			}
+			item := take(t, q)
+			if item.ID != "order/7 \x00" {
+				t.Errorf("round %d: took %q", round, item.ID)
+			}
+			put(t, other, "x", recipes.ID(item.ID)) // it is in work still
+			nothing(t, other)
+			ack(t, item)
+			nothing(t, q)
+		}
+		left(t, f)
+	})
+}
+
+// Goal: an item that nobody can work on goes aside. Method: give it back until then.
 func TestQueueRedeliver(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		p, s := f.Open(t), f.Open(t).Store
-		o := recipes.QueueOptions{Redeliver: 2}
-		q := newQueue(t, s, o)
-		putItem(t, q, "poison", recipes.ID("p"))
-		if err := s.Delete(t.Context(), queuePath+"/dead", recipes.Always()); err != nil {
-			t.Fatal(err)
-		}
-		dies := takeItem(t, newQueue(t, p.Store, o))
-		p.Expire(t)
-		if again := takeItem(t, q); again.ID != dies.ID || again.Attempt != 2 {
-			t.Errorf("took %q, attempt %d", again.ID, again.Attempt)
-		} else if err := again.Nack(t.Context(), 0); err != nil {
-			t.Error(err)
-		}
-		nothingToTake(t, q, time.Minute)
-		dead := f.Nodes(queuePath + "/dead/")
-		if len(dead) != 1 {
-			t.Fatalf("dead: %v", dead)
-		}
-		if data, _, err := s.Get(t.Context(), dead[0]); err != nil || !strings.HasSuffix(string(data), "\npoison") {
-			t.Errorf("dead item: %q, %v", data, err)
-		}
-		wantNodes(t, f, "ids", 0)
-		wantNodes(t, f, "items", 0)
-	})
-}
-
-// Goal: a Put whose answer was lost is done once, though its item was taken and
-// acknowledged before it could look, and also if the request was lost. Method: cut behind
-// and before the write, with a consumer that is faster; with and without an id.
-func TestP10QueuePutOnce(t *testing.T) {
-	for _, id := range []bool{false, true} {
-		flavours(t, func(t *testing.T, f *recipestest.Fake) {
-			p := f.Open(t)
-			q, consumer := newQueue(t, p.Store, recipes.QueueOptions{}), newQueue(t, f.Open(t).Store, recipes.QueueOptions{})
-			putItem(t, q, "before")
-			ackItem(t, takeItem(t, consumer))
-			var got []string
-			go func() {
-				for item, err := range consumer.Items(t.Context()) {
-					if err == nil && item.Ack(t.Context()) == nil {
-						got = append(got, string(item.Body))
-					}
-				}
-			}()
-			var want []string
-			for i := range 20 {
-				arm := p.CutAfterCommit
-				if i%2 == 1 {
-					arm = p.CutBeforeSend
-				}
-				var options []recipes.PutOption
-				if id {
-					options = append(options, recipes.ID(fmt.Sprint(i)))
-				}
-				cut := arm(recipestest.Multi)
-				want = append(want, fmt.Sprint(i))
-				done := make(chan error)
-				go func() {
-					_, err := q.Put(t.Context(), []byte(fmt.Sprint(i)), options...)
-					done <- err
-				}()
-				<-cut
-				p.Partition()
-				settle(2 * time.Second) // it is consumed meanwhile
-				p.Heal()
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
-			}
-			settle(time.Second)
-			if !slices.Equal(got, want) {
-				t.Errorf("consumed %v", got)
-			}
-			wantNodes(t, f, "puts", 1) // the receipt that is used again
-		})
-	}
-}
-
-// Goal: a Put that cannot know says so, and one that knows that it did nothing too.
-// Method: the session expires while the outcome is unknown, the item consumed or still
-// there; ctx ends while nothing can be sent.
-func TestQueuePutUncertain(t *testing.T) {
-	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		p, s := f.Open(t), f.Open(t).Store
-		q, consumer := newQueue(t, p.Store, recipes.QueueOptions{}), newQueue(t, s, recipes.QueueOptions{})
-		putItem(t, q, "before")
-		ackItem(t, takeItem(t, consumer))
-		for _, consumed := range []bool{false, true} {
-			_, release := p.Hold(recipestest.Multi)
-			done := make(chan error)
-			go func() {
-				_, err := q.Put(t.Context(), []byte("x"))
-				done <- err
-			}()
-			settle(time.Second)
-			if consumed {
-				ackItem(t, takeItem(t, consumer))
-			}
-			p.Expire(t)
-			release()
-			if err := <-done; errors.Is(err, recipes.ErrUncertain) != consumed || !consumed && err != nil {
-				t.Errorf("put over an expiry, consumed %v: %v", consumed, err)
-			}
-			if !consumed {
-				ackItem(t, takeItem(t, consumer))
-			}
-		}
-		p.Partition()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := q.Put(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, recipes.ErrUncertain) {
-			t.Errorf("put without a connection: %v", err)
-		}
-		p.Heal()
-		nothingToTake(t, consumer, time.Minute)
-	})
-}
-
-// Goal: an Ack whose answer was lost is settled: nil if it was applied, ErrLost if the
-// claim was removed instead. Method: cut behind and before; then an administrator removes
-// the claim in the gap.
-func TestQueueAckUncertain(t *testing.T) {
-	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		p, s := f.Open(t), f.Open(t).Store
-		q := newQueue(t, p.Store, recipes.QueueOptions{})
-		for i, arm := range []func(recipestest.OpKind) <-chan struct{}{p.CutAfterCommit, p.CutBeforeSend} {
-			putItem(t, q, "x")
-			item := takeItem(t, q)
-			arm(recipestest.Multi)
-			effect := fmt.Sprint("/effect", i)
-			if err := item.Ack(t.Context(), recipes.OpCreate(effect, nil, recipes.CreateSpec{})); err != nil {
-				t.Errorf("ack: %v", err)
-			}
-			if len(f.Nodes(effect)) != 1 || !errors.Is(item.Check(), recipes.ErrReleased) {
-				t.Errorf("effects %v, check %v", f.Nodes("/effect"), item.Check())
-			}
-			wantNodes(t, f, "items", 0)
-		}
-		putItem(t, q, "x")
-		item := takeItem(t, q)
-		cut := p.CutBeforeSend(recipestest.Multi)
-		done := make(chan error)
-		go func() { done <- item.Ack(t.Context(), recipes.OpCreate("/never", nil, recipes.CreateSpec{})) }()
-		<-cut
-		p.Partition()
-		if err := s.Delete(t.Context(), f.Nodes(queuePath + "/claims/")[0], recipes.Always()); err != nil {
-			t.Fatal(err)
-		}
-		p.Heal()
-		if err := <-done; !errors.Is(err, recipes.ErrLost) || len(f.Nodes("/never")) != 0 {
-			t.Errorf("ack after the claim was removed: %v, effects %v", err, f.Nodes("/never"))
-		}
-		if again := takeItem(t, q); again.Attempt != 2 {
-			t.Errorf("attempt %d", again.Attempt)
-		}
-	})
-}
-
-// Goal: where expiry is not exact an item whose consumer vanished is held off for as long
-// as that one may believe in it, counted for each consumer anew; where it is exact it is
-// given out at the expiry. Method: two consumers vanish one after the other.
-func TestQueueHoldsOff(t *testing.T) {
-	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		s := f.Open(t).Store
-		q := newQueue(t, s, recipes.QueueOptions{})
-		putItem(t, q, "x")
+		q := newQueue(t, f.Open(t).Store, recipes.QueueOptions{Redeliver: 2})
+		put(t, q, "bad", recipes.ID("bad"))
+		put(t, q, "good")
 		for range 2 {
-			p := f.Open(t)
-			old := takeItem(t, newQueue(t, p.Store, recipes.QueueOptions{}))
-			// q sees the item unclaimed, as a ghost's, before another takes it.
-			claim := f.Nodes(queuePath + "/claims/")[0]
-			sess := p.Store.Session()
-			p.Partition()
-			item := takeItem(t, q)
-			if old.Check() == nil || len(f.Nodes(claim)) != 1 {
-				t.Error("two believe in the item")
-			}
-			held := time.Since(old.Deadline())
-			if s.Caps().ExactExpiry == (held < 0) && sess.Err() == nil {
-				t.Errorf("given out %v after the deadline", held)
-			}
-			if err := item.Nack(t.Context(), 0); err != nil {
-				t.Error(err)
-			}
-			p.Heal()
-		}
-	})
-}
-
-// Goal: a look that is older than a claim does not count as having seen its end. Method: a
-// consumer saw the item as a ghost's; another one takes it, and its claim is removed by
-// an administrator while it believes: the first must hold off from then on.
-func TestQueueHoldOffIsOfTheLastClaim(t *testing.T) {
-	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		first, second, s := f.Open(t), f.Open(t), f.Open(t).Store
-		q := newQueue(t, s, recipes.QueueOptions{})
-		putItem(t, q, "x")
-		remove := func() {
-			t.Helper()
-			if err := s.Delete(t.Context(), f.Nodes(queuePath + "/claims/")[0], recipes.Always()); err != nil {
+			if item := take(t, q); string(item.Body) != "bad" {
+				t.Errorf("took %q", item.Body)
+			} else if err := item.Nack(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		takeItem(t, newQueue(t, first.Store, recipes.QueueOptions{}))
-		first.Partition()
-		remove()
-		nothingToTake(t, q, time.Second) // it is noted as a ghost's
-		hasty := recipes.QueueOptions{Options: recipes.Options{Timing: recipes.Timing{HoldOff: recipes.HoldOffNone()}}}
-		old := takeItem(t, newQueue(t, second.Store, hasty))
-		second.Partition()
-		settle(time.Second)
-		remove()
-		item := takeItem(t, q)
-		if old.Check() == nil {
-			t.Errorf("two believe in the item: %d and %d", old.Token(), item.Token())
+		item := take(t, q)
+		if string(item.Body) != "good" {
+			t.Errorf("took %q", item.Body)
 		}
-		first.Heal()
-		second.Heal()
+		ack(t, item)
+		left(t, f, "/app/queue/dead/p00100-")
+		put(t, q, "again", recipes.ID("bad"))
+		ack(t, take(t, q))
 	})
 }
 
-// Goal: Items goes on over the end of a session, ends silently with ctx, and with an error
-// when the store is closed; the options are checked. Method: each.
-func TestQueueItems(t *testing.T) {
+// Goal: an Ack whose answer was lost and whose claim is gone is only then a success if it
+// was applied. Method: lose the request, or the answer, and delete the claim by hand.
+func TestQueueAckOfALostClaim(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		p := f.Open(t)
-		q, producer := newQueue(t, p.Store, recipes.QueueOptions{}), newQueue(t, f.Open(t).Store, recipes.QueueOptions{})
-		seen := make(chan string)
-		ended := make(chan error, 1)
-		go func() {
-			var last error
-			for item, err := range q.Items(t.Context()) {
-				if last = err; err == nil {
-					ackItem(t, item)
-					seen <- string(item.Body)
+		other := f.Open(t).Store
+		var acks atomic.Int32
+		h := &recipestest.Hooked{Store: f.Open(t).Store}
+		h.Before = func(ctx context.Context, c recipestest.Call) error {
+			if c.Kind != recipestest.Multi || c.Ops[0].Kind != recipes.KindDelete || acks.Add(1) > 1 {
+				return nil
+			}
+			if err := other.Delete(ctx, c.Path, recipes.Always()); err != nil {
+				t.Error(err)
+			}
+			return recipes.ErrUncertain
+		}
+		q := newQueue(t, h, recipes.QueueOptions{})
+		put(t, q, "x")
+		err := take(t, q).Ack(t.Context(), recipes.OpCreate("/effect", nil, recipes.CreateSpec{}))
+		if !errors.Is(err, recipes.ErrLost) {
+			t.Errorf("ack that was not applied: %v", err)
+		}
+		if len(f.Nodes("/effect")) > 0 {
+			t.Error("its effect landed")
+		}
+		item := take(t, q)
+		if item.Attempt != 2 {
+			t.Errorf("attempt %d", item.Attempt)
+		}
+		h.Before, acks = nil, atomic.Int32{}
+		h.After = func(_ context.Context, c recipestest.Call, err error) error {
+			if c.Kind == recipestest.Multi && err == nil && acks.Add(1) == 1 {
+				return recipes.ErrUncertain
+			}
+			return err
+		}
+		ack(t, item, recipes.OpCreate("/effect", nil, recipes.CreateSpec{}))
+		left(t, f)
+	})
+}
+
+// Goal: Take tries again what was not applied, though nothing changes that would wake it.
+// Method: one item, one consumer; its claim is not sent, and no connection breaks.
+func TestQueueTakeNotApplied(t *testing.T) {
+	flavours(t, func(t *testing.T, f *recipestest.Fake) {
+		var lost atomic.Bool
+		h := &recipestest.Hooked{Store: f.Open(t).Store, Before: func(_ context.Context, c recipestest.Call) error {
+			if c.Kind == recipestest.Multi && c.Ops[0].Kind == recipes.KindSet && !lost.Swap(true) {
+				return recipes.ErrUncertain
+			}
+			return nil
+		}}
+		q := newQueue(t, h, recipes.QueueOptions{})
+		put(t, q, "x")
+		start := time.Now()
+		item := take(t, q)
+		if took := time.Since(start); took > 3*time.Second || item.Attempt != 1 {
+			t.Errorf("took it after %v, attempt %d", took, item.Attempt)
+		}
+		ack(t, item)
+		left(t, f)
+	})
+}
+
+// Goal: a Put whose answer was lost counts once where it filled the queue, and says that
+// it is uncertain where it cannot find out. Method: a queue for one item.
+func TestQueuePutAnswerLost(t *testing.T) {
+	flavours(t, func(t *testing.T, f *recipestest.Fake) {
+		for _, o := range [][]recipes.PutOption{nil, {recipes.ID("7")}} {
+			var lost atomic.Bool
+			h := &recipestest.Hooked{Store: f.Open(t).Store}
+			h.After = func(_ context.Context, c recipestest.Call, err error) error {
+				if c.Kind == recipestest.Multi && err == nil && !lost.Swap(true) {
+					return recipes.ErrUncertain
 				}
+				return err
 			}
-			ended <- last
-		}()
-		putItem(t, producer, "one")
-		<-seen
-		p.Expire(t)
-		putItem(t, producer, "two")
-		if body := <-seen; body != "two" {
-			t.Errorf("after an expiry: %q", body)
-		}
-		if err := p.Store.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; !errors.Is(err, recipes.ErrSessionClosed) {
-			t.Errorf("end of a closed store: %v", err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		for item, err := range producer.Items(ctx) {
-			t.Errorf("yielded %v, %v", item, err)
-		}
-		if n := f.Watches(); n != 0 {
-			t.Errorf("%d watches are left", n)
-		}
-		for _, o := range []recipes.QueueOptions{{MaxItems: -1}, {Redeliver: -1}} {
-			if _, err := recipes.NewQueue(p.Store, queuePath, o); !errors.Is(err, recipes.ErrInvalid) {
-				t.Errorf("%+v: %v", o, err)
+			q := newQueue(t, h, recipes.QueueOptions{MaxItems: 1})
+			put(t, q, "x", o...)
+			if _, err := q.Put(t.Context(), nil); !errors.Is(err, recipes.ErrQueueFull) || errors.Is(err, recipes.ErrUncertain) {
+				t.Errorf("put into a full queue: %v", err)
 			}
+			ack(t, take(t, q))
+			left(t, f)
+
+			ctx, cancel := context.WithCancel(t.Context())
+			lost.Store(false)
+			h.Before = func(_ context.Context, c recipestest.Call) error {
+				if lost.Load() {
+					cancel()
+					return recipes.ErrUnavailable
+				}
+				return nil
+			}
+			if _, err := q.Put(ctx, nil, o...); !errors.Is(err, recipes.ErrUncertain) {
+				t.Errorf("put that cannot find out: %v", err)
+			}
+			h.Before = nil
+			ack(t, take(t, q))
 		}
 	})
 }
 
-// Goal: claims whose answers are lost are adopted, not doubled; nothing is left. Method:
-// cut behind and before each claim.
-func TestQueueClaimUncertain(t *testing.T) {
+// Goal: no consumer is given an item while another may believe in it. Method: a consumer
+// that waits for the end of a first holder's belief misses that a second took the item
+// and lost its claim.
+func TestQueueHoldsOffForEachClaim(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		p := f.Open(t)
-		q, producer := newQueue(t, p.Store, recipes.QueueOptions{}), newQueue(t, f.Open(t).Store, recipes.QueueOptions{})
-		for i := range 10 {
-			putItem(t, producer, fmt.Sprint(i))
-		}
-		for i := range 10 {
-			if i%2 == 0 {
-				p.CutAfterCommit(recipestest.Multi)
-			} else {
-				p.CutBeforeSend(recipestest.Multi)
+		a, b, c := f.Open(t), f.Open(t), f.Open(t)
+		put(t, newQueue(t, a.Store, recipes.QueueOptions{}), "x")
+		dropClaim := func() {
+			t.Helper()
+			claims, _, err := f.Open(t).Store.Children(t.Context(), "/app/queue/claims")
+			if err != nil || len(claims) != 1 {
+				t.Fatalf("claims: %v, %v", claims, err)
 			}
-			item := takeItem(t, q)
-			if string(item.Body) != fmt.Sprint(i) || item.Attempt != 1 || item.Confirm(t.Context()) != nil {
-				t.Errorf("took %q, attempt %d, as item %d", item.Body, item.Attempt, i)
+			if err := f.Open(t).Store.Delete(t.Context(), "/app/queue/claims/"+claims[0], recipes.Always()); err != nil {
+				t.Fatal(err)
 			}
-			ackItem(t, item)
 		}
-		wantNodes(t, f, "claims", 0)
+		first := take(t, newQueue(t, a.Store, recipes.QueueOptions{}))
+		waiting := func(p *recipestest.Peer) <-chan *recipes.Item {
+			took, q := make(chan *recipes.Item, 1), newQueue(t, p.Store, recipes.QueueOptions{})
+			go func() {
+				item, err := q.Take(t.Context())
+				if err != nil && t.Context().Err() == nil {
+					t.Error(err)
+				}
+				took <- item
+			}()
+			synctest.Wait()
+			time.Sleep(50 * time.Millisecond)
+			return took
+		}
+		bTook, cTook := waiting(b), waiting(c)
+		dropClaim()
+		wait := 3500 * time.Millisecond
+		if c.Store.Caps().ExactExpiry {
+			wait = 9 * time.Second
+		}
+		time.Sleep(wait)
+		c.Partition()
+		second := <-bTook
+		if first.Check() == nil {
+			t.Error("two believe in one item")
+		}
+		b.Partition()
+		dropClaim()
+		c.Heal()
+		third := <-cTook
+		if second == nil || third == nil {
+			return
+		}
+		if second.Check() == nil {
+			t.Errorf("two believe in one item: token %d and %d", second.Token(), third.Token())
+		}
+		if third.Token() <= second.Token() || third.Attempt != 3 {
+			t.Errorf("token %d after %d, attempt %d", third.Token(), second.Token(), third.Attempt)
+		}
+		b.Heal()
+		if _, err := second.Txn(t.Context(), recipes.OpCreate("/effect", nil, recipes.CreateSpec{})); !errors.Is(err, recipes.ErrLost) {
+			t.Errorf("a guarded write of a former consumer: %v", err)
+		}
+		ack(t, third)
+	})
+}
+
+// Goal: bad options are refused by name. Method: each of them.
+func TestQueueOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := recipestest.NewFake(recipestest.FakeOptions{}).Open(t).Store
+		for i, o := range []recipes.QueueOptions{{MaxItems: -1}, {Redeliver: -1}} {
+			_, err := recipes.NewQueue(s, "/q", o)
+			if !errors.Is(err, recipes.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "-1") {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if _, err := recipes.NewQueue(s, znode.Root, recipes.QueueOptions{}); !errors.Is(err, recipes.ErrInvalid) {
+			t.Errorf("queue at /: %v", err)
+		}
 	})
 }
