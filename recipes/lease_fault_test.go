@@ -11,41 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/recipes"
 	"github.com/tenure-dev/tenure/recipes/recipestest"
-	"github.com/tenure-dev/tenure/znode"
 )
-
-// Goal: a renewal that is in flight at the release does not revive what was released.
-// Method: hold the renewal's answer, and in a second run the renewal itself, release, let
-// it go; the record must stay released, and the next acquire it at once.
-func TestP12LeaseReleaseAfterRenewal(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
-		for _, late := range []bool{false, true} {
-			p := f.Open(t)
-			a := newLease(t, p.Store, "a")
-			held := holdLease(t, a)
-			var letGo func()
-			if late {
-				time.Sleep(1700 * time.Millisecond)
-				p.Partition() // with the renewal to come
-				letGo = p.Heal
-			} else {
-				_, letGo = p.Hold(recipestest.Set)
-			}
-			time.Sleep(3 * time.Second)
-			time.AfterFunc(time.Second, letGo)
-			dropLease(t, held)
-			time.Sleep(10 * time.Second)
-			if r := leaseRecord(t, a); r.Holder != "" || r.Nonce != "" {
-				t.Errorf("late %v: released: %+v", late, r)
-			}
-			next, ok, err := newLease(t, f.Open(t).Store, "b").TryAcquire(t.Context())
-			if !ok || err != nil {
-				t.Fatalf("late %v: next: %v, %v", late, ok, err)
-			}
-			dropLease(t, next)
-		}
-	})
-}
 
 // Goal: the deadline counts from the send time of a renewal and not from its answer.
 // Method: answers take 2 s, then a partition: the deadline is at most RenewDeadline after
@@ -138,104 +104,6 @@ func TestP40LeaseOneDeadline(t *testing.T) {
 			p.Heal()
 			p.Delay(0)
 			time.Sleep(time.Minute)
-		}
-	})
-}
-
-// Goal: a wall clock that jumps makes nobody take over early, and no holder believe for
-// longer. Method: jump the challenger's by an hour either way while the holder is cut
-// off; jump the cut-off holder's back.
-func TestP43LeaseWallClockJumps(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
-		for _, jump := range []time.Duration{time.Hour, -time.Hour} {
-			p, q := f.Open(t), f.Open(t)
-			held := holdLease(t, newLease(t, p.Store, "a"))
-			time.Sleep(time.Minute)
-			time.AfterFunc(3*time.Second, func() {
-				p.Partition()
-				q.JumpWall(jump)
-				if jump < 0 {
-					p.JumpWall(jump)
-				}
-			})
-			overlap := overlapOf(t, held, newLease(t, q.Store, "b"))
-			if overlap >= 0 {
-				t.Errorf("jump by %v: two believed for %v", jump, overlap)
-			}
-			p.Heal()
-			time.Sleep(time.Minute)
-		}
-	})
-}
-
-// Goal: a suspended machine does not believe that seconds have passed where an hour did.
-// Method: the holder's monotonic clock goes on by 1 s, its wall clock by an hour.
-func TestP44LeaseSuspended(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
-		p := f.Open(t)
-		held := holdLease(t, newLease(t, p.Store, "a"))
-		time.Sleep(time.Second)
-		p.JumpWall(time.Hour)
-		if err := held.Check(); !errors.Is(err, recipes.ErrDeadline) {
-			t.Errorf("after an hour: %v", err)
-		}
-	})
-}
-
-// looker is a Store that notes when records are read.
-type looker struct {
-	recipes.Store
-	mu    sync.Mutex
-	looks []time.Time
-}
-
-func (l *looker) Get(ctx context.Context, path string) ([]byte, znode.Stat, error) {
-	l.mu.Lock()
-	l.looks = append(l.looks, time.Now())
-	l.mu.Unlock()
-	return l.Store.Get(ctx, path)
-}
-
-// Goal: those who wait spread out. Method: 200 challengers on one session begin together;
-// after a minute no 100 ms of 3 s have more than an eighth of their looks; and each looks
-// once per RetryPeriod to 2.2 of it, not more.
-func TestP50LeaseLooksSpread(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
-		held := holdLease(t, newLease(t, f.Open(t).Store, "a"))
-		l := &looker{Store: f.Open(t).Store}
-		ctx, cancel := context.WithCancel(t.Context())
-		var waiters sync.WaitGroup
-		for range 200 {
-			waiters.Go(func() {
-				if _, err := newLease(t, l, "").Acquire(ctx); !errors.Is(err, context.Canceled) {
-					t.Errorf("acquire: %v", err)
-				}
-			})
-		}
-		time.Sleep(time.Minute)
-		from := time.Now()
-		time.Sleep(30 * time.Second)
-		cancel()
-		waiters.Wait()
-		looks := 0
-		slots := map[time.Duration]int{}
-		for _, at := range l.looks {
-			if d := at.Sub(from); d >= 0 {
-				looks++
-				slots[d/(100*time.Millisecond)]++
-			}
-		}
-		if looks < 200*30/5 || looks > 200*30/2 {
-			t.Errorf("%d looks in 30 s", looks)
-		}
-		for slot, n := range slots {
-			if n > 25 {
-				t.Errorf("%d looks in 100 ms at %v", n, slot*100*time.Millisecond)
-			}
-		}
-		dropLease(t, held)
-		if n := f.Watches(); n != 0 {
-			t.Errorf("%d watches are left", n)
 		}
 	})
 }

@@ -142,46 +142,6 @@ func TestP40LeaseOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// Goal: milliseconds count. Method: a holder of 1500 ms is cut off; the next comes after
-// 1.5 s and not after 1 s.
-func TestP48LeaseOfMilliseconds(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
-		short := func(o *recipes.LeaseOptions) { o.Duration = 1500 * time.Millisecond }
-		p := f.Open(t)
-		first := holdLease(t, newLease(t, p.Store, "a", short))
-		b := newLease(t, f.Open(t).Store, "b", short)
-		if r := leaseRecord(t, b); r.DurationMS != 1500 {
-			t.Errorf("record: %+v", r)
-		}
-		p.Partition()
-		cut := time.Now()
-		second := holdLease(t, b)
-		if took := time.Since(cut); took < 1100*time.Millisecond || took > 2*time.Second || first.Check() == nil {
-			t.Errorf("taken over after %v: %v", took, first.Check())
-		}
-		p.Heal()
-		dropLease(t, second)
-	})
-}
-
-// Goal: others go by the duration in the record they see. Method: the holder's is 30 s,
-// the challenger's 10 s; the holder is cut off.
-func TestP49LeaseDurationOfTheRecord(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
-		p := f.Open(t)
-		first := holdLease(t, newLease(t, p.Store, "a", func(o *recipes.LeaseOptions) { o.Duration = 30 * time.Second }))
-		b := newLease(t, f.Open(t).Store, "b", func(o *recipes.LeaseOptions) { o.Duration = 10 * time.Second })
-		begun := time.Now()
-		p.Partition()
-		second := holdLease(t, b)
-		if took := time.Since(begun); took < 30*time.Second || first.Check() == nil {
-			t.Errorf("taken over after %v: %v", took, first.Check())
-		}
-		p.Heal()
-		dropLease(t, second)
-	})
-}
-
 // Goal: a lease does not need its session. Method: the session, which is shorter, expires
 // twice.
 func TestLeaseOutlivesSessions(t *testing.T) {

@@ -38,6 +38,9 @@ func sum(shares []int) (n int) {
 // and sessions break.
 type storm struct {
 	workers, steps int
+	length         time.Duration // ends it too, if it is set
+	hold           time.Duration // the most that most tenures last
+	long           int           // one in so many lasts for up to a session timeout
 	// lock obtains a tenure in one of several ways, nil if it was too late or ctx ended;
 	// share is the believers'.
 	lock func(ctx context.Context, rng *rand.Rand, p *Peer) (held *recipes.Tenure, share int, err error)
@@ -46,18 +49,19 @@ type storm struct {
 	fault func(rng *rand.Rand, p *Peer)
 	every time.Duration
 
-	steps0, got, lost atomic.Int64
+	done, got, lost atomic.Int64
 }
 
 // run returns when all steps are done. A step is an attempt or a release.
 func (s *storm) run(t *testing.T, h Harness, peers []*Peer, seed uint64) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
+	begun := time.Now()
 	var workers, faults sync.WaitGroup
 	for i := range s.workers {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		workers.Go(func() {
-			for s.steps0.Load() < int64(s.steps) {
+			for s.done.Load() < int64(s.steps) && (s.length == 0 || time.Since(begun) < s.length) {
 				s.once(t, h, rng, peers[rng.IntN(len(peers))])
 			}
 		})
@@ -78,7 +82,7 @@ func (s *storm) run(t *testing.T, h Harness, peers []*Peer, seed uint64) {
 	stop()
 	faults.Wait()
 	s.b.verify(t)
-	t.Logf("seed %d: %d steps, %d tenures, %d of them lost", seed, s.steps0.Load(), s.got.Load(), s.lost.Load())
+	t.Logf("seed %d: %d steps, %d tenures, %d of them lost", seed, s.done.Load(), s.got.Load(), s.lost.Load())
 }
 
 func (s *storm) once(t *testing.T, h Harness, rng *rand.Rand, p *Peer) {
@@ -87,7 +91,7 @@ func (s *storm) once(t *testing.T, h Harness, rng *rand.Rand, p *Peer) {
 		ctx, cancel = context.WithTimeout(t.Context(), time.Duration(rng.Int64N(int64(h.Timeout/50))))
 	}
 	defer cancel()
-	s.steps0.Add(1)
+	s.done.Add(1)
 	held, share, err := s.lock(ctx, rng, p)
 	switch {
 	case err != nil && ctx.Err() == nil && !errors.Is(err, recipes.ErrSessionExpired):
@@ -98,8 +102,8 @@ func (s *storm) once(t *testing.T, h Harness, rng *rand.Rand, p *Peer) {
 	}
 	s.got.Add(1)
 	s.b.enter(held, share)
-	hold := h.Timeout / 1000
-	if rng.IntN(500) == 0 {
+	hold := s.hold
+	if rng.IntN(s.long) == 0 {
 		hold = h.Timeout
 	}
 	pause(t, time.Duration(rng.Int64N(int64(hold))))
@@ -107,7 +111,7 @@ func (s *storm) once(t *testing.T, h Harness, rng *rand.Rand, p *Peer) {
 		s.lost.Add(1)
 	}
 	s.b.leave(held)
-	s.steps0.Add(1)
+	s.done.Add(1)
 	if err := held.Release(t.Context()); err != nil && !errors.Is(err, recipes.ErrUncertain) {
 		t.Errorf("release: %v", err)
 	}
@@ -122,7 +126,8 @@ func badRW(shares []int) bool { return sum(shares) > 0 && len(shares) > 1 }
 func readLockOrder(t *testing.T, h Harness) {
 	path, peers := dir(t), []*Peer{h.Open(t), h.Open(t), h.Open(t)}
 	readLockLine(t, h, path+"/line", peers)
-	s := &storm{workers: 12, steps: 300, b: &believers{excluded: badRW}, every: h.Timeout / 2}
+	s := &storm{workers: 12, steps: 300, hold: h.Timeout / 1000, long: 500, every: h.Timeout / 2}
+	s.b = &believers{excluded: badRW}
 	if h.Fake {
 		s.steps, s.every = 50_000, h.Timeout/100 // 10^5 on both fakes
 	}
@@ -144,11 +149,7 @@ func readLockOrder(t *testing.T, h Harness) {
 		}
 	}
 	s.fault = func(rng *rand.Rand, p *Peer) { breakSomething(t, h, rng, p) }
-	seed := uint64(time.Now().UnixNano())
-	if h.Fake {
-		seed = rand.Uint64()
-	}
-	s.run(t, h, peers, seed)
+	s.run(t, h, peers, rand.Uint64())
 	last := obtained(t, h, rwAt(t, peers[0].Store, path+"/storm").Lock)
 	released(t, h, last)
 	h.eventually(t, "no place to be left", func() bool { return places(t, h.within(t), peers[1].Store, path+"/storm") == 0 })
