@@ -242,3 +242,38 @@ func TestLoggerMayAsk(t *testing.T) {
 		}
 	})
 }
+
+// Goal: a floor that was set under a holder is not taken for its release. Method: the next
+// in line knows the claim; the holder's place is deleted, and it hears nothing of it.
+func TestFloorIsNoRelease(t *testing.T) {
+	flavours(t, func(t *testing.T, f *recipestest.Fake) {
+		a, b, c := f.Open(t), f.Open(t), f.Open(t)
+		old := lockIn(t, mutex(t, a.Store, "/m", recipes.Options{}), time.Minute)
+		place := f.Nodes("/m/")[0]
+		won := make(chan *recipes.Tenure)
+		go func() {
+			next, err := mutex(t, b.Store, "/m", recipes.Options{}).Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			won <- next
+		}()
+		time.Sleep(100 * time.Millisecond)
+		if err := recipes.SetFloor(t.Context(), c.Store, "/m", 1<<50); err != nil {
+			t.Fatal(err)
+		}
+		a.Partition()
+		if err := c.Store.Delete(t.Context(), place, recipes.Always()); err != nil {
+			t.Fatal(err)
+		}
+		next := <-won
+		if old.Check() == nil {
+			t.Errorf("two hold: one for another %v", time.Until(old.Deadline()))
+		}
+		if next.Token() <= 1<<50 {
+			t.Errorf("token %d is not above the floor", next.Token())
+		}
+		a.Heal()
+		release(t, next)
+	})
+}
