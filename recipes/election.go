@@ -81,7 +81,8 @@ func (e *Election) Campaign(ctx context.Context) (*Tenure, error) { return e.lin
 // Run campaigns, calls lead with Tenure.Context, waits for it to return, releases, and
 // begins again, with the next session if one ends, until ctx ends: then it returns nil. If
 // lead returns nil, or an error that says no more than that its tenure or its context is
-// over, it goes to the end of the line; another error ends Run. If campaigning fails for
+// over (what Check, CheckFor and the context return, and an ErrStaleToken where the tenure
+// is lost), it goes to the end of the line; another error ends Run. If campaigning fails for
 // a reason that waiting does not cure, Run returns that.
 //
 // When ctx ends, or health fails, lead's context ends and the tenure is no longer
@@ -145,11 +146,28 @@ func (e *Election) runOnce(ctx context.Context, lead func(context.Context, *Tenu
 		}
 	}()
 	err = lead(t.Context(), t)
-	if ended := t.Context(); ended.Err() != nil &&
-		(errors.Is(err, ended.Err()) || errors.Is(err, context.Cause(ended)) || errors.Is(err, ErrLost)) {
+	if saysOver(ctx, t, err) {
 		err = nil
 	}
 	return candidacy{led: true, err: err}
+}
+
+// saysOver reports whether an error of t's work says no more than that t or its context is
+// over, or soon: that Check, CheckFor or the context said so, or that a resource refused
+// its token where it is indeed no longer held.
+func saysOver(ctx context.Context, t *Tenure, err error) bool {
+	switch ended := t.Context(); {
+	case errors.Is(err, ErrLost), errors.Is(err, ErrDeadline):
+		return true
+	case ended.Err() != nil && (errors.Is(err, ended.Err()) || errors.Is(err, context.Cause(ended))):
+		return true
+	case errors.Is(err, ErrStaleToken):
+		// A fence that refuses the token of who holds is something to be told of.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
+		defer cancel()
+		return errors.Is(t.Confirm(ctx), ErrLost)
+	}
+	return false
 }
 
 // watchHealth ends ctx after enough consecutive failures. It returns with ctx.

@@ -50,7 +50,7 @@ type LeaseOptions struct {
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between renewals, jittered by 10 %, and between the looks
 	// of a challenger, jittered by up to 1.2 RetryPeriod more; default a fifth of
-	// RenewDeadline. It must be at most half of RenewDeadline.
+	// RenewDeadline. It must be at most half of RenewDeadline less Timing.Grace.
 	RetryPeriod time.Duration
 	// Preferred is the ID of the holder that should come next: others let it go first by
 	// a RetryPeriod, at a release and at an expiry. Default nobody.
@@ -118,11 +118,11 @@ func (o LeaseOptions) validate() error {
 	case float64(o.RenewDeadline)*(1+d) > float64(o.Duration)*(1-d):
 		return fmt.Errorf("%w: RenewDeadline is %v and Duration is %v: RenewDeadline*(1+Drift) must be at most Duration*(1-Drift), so at most %v with Drift %v",
 			ErrInvalid, o.RenewDeadline, o.Duration, shorten(o.Duration, d).Truncate(time.Millisecond), d)
-	case o.RetryPeriod > o.RenewDeadline/2:
-		return fmt.Errorf("%w: RetryPeriod is %v and RenewDeadline is %v: RetryPeriod must be at most half of it, so that one lost renewal is not the end",
-			ErrInvalid, o.RetryPeriod, o.RenewDeadline)
 	case t.Grace >= o.RenewDeadline:
 		return fmt.Errorf("%w: Timing.Grace is %v and RenewDeadline is %v: Grace must be less", ErrInvalid, t.Grace, o.RenewDeadline)
+	case o.RetryPeriod > (o.RenewDeadline-t.Grace)/2:
+		return fmt.Errorf("%w: RetryPeriod is %v, RenewDeadline is %v and Timing.Grace is %v: RetryPeriod must be at most half of RenewDeadline-Grace, so that one lost renewal is not the end",
+			ErrInvalid, o.RetryPeriod, o.RenewDeadline, t.Grace)
 	case t.Worth != 0 || t.Renew != 0 || t.HoldOff != HoldOff{}:
 		return fmt.Errorf("%w: Timing.Worth, Renew and HoldOff are not for a lease: it has RenewDeadline, RetryPeriod and Duration", ErrInvalid)
 	}

@@ -49,7 +49,8 @@ type Timing struct {
 	// is the session timeout shortened for drift where expiry is exact, and 0.4 of the
 	// session timeout where it is not.
 	Worth time.Duration
-	// Renew is the time between renewals, default D/3; they are jittered by 10 %.
+	// Renew is the time between renewals, default D/3 and at most half of D less Grace;
+	// they are jittered by 10 %.
 	Renew time.Duration
 	// Grace is how long before the deadline the context of a tenure ends, default D/5.
 	Grace time.Duration

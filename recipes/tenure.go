@@ -17,7 +17,8 @@ import (
 //
 // It is held from the moment it is returned until Check fails: because it was Released,
 // its deadline passed without a proof, its znode is gone, or its session is over. Once
-// over it stays over.
+// over it stays over. Release it then too, when its work has stopped: as long as the
+// session lives, its znode keeps others from following.
 type Tenure struct {
 	tenureSpec
 	timing tenureTiming
@@ -116,12 +117,14 @@ func (r tenureTiming) first(timeout time.Duration) time.Duration {
 
 // withDefaults has the renewal behind the first proof, and all others, come in time.
 func (r tenureTiming) withDefaults(t Timing, first time.Duration) tenureTiming {
-	r.renew, r.grace = first/3, first/5
-	if t.Renew > 0 {
-		r.renew = min(t.Renew, first/2)
-	}
+	r.grace = first / 5
 	if t.Grace > 0 {
 		r.grace = min(t.Grace, first*9/10)
+	}
+	// One renewal may be lost before the context ends.
+	r.renew = min(first/3, (first-r.grace)*2/5)
+	if t.Renew > 0 {
+		r.renew = min(t.Renew, (first-r.grace)/2)
 	}
 	return r
 }
