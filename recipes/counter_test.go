@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenure-dev/tenure/recipes"
 	"github.com/tenure-dev/tenure/recipes/recipestest"
-	"github.com/tenure-dev/tenure/znode"
 )
 
 // onFakes runs test in a bubble on both flavours of the backend in memory.
@@ -128,64 +127,6 @@ func TestP08CounterOutOfTime(t *testing.T) {
 		}
 		p.Heal()
 		wantCount(t, c, 2)
-	})
-}
-
-// shifted is a Store on which the versions of data begin at by, as if there had been that
-// many changes.
-type shifted struct {
-	recipes.Store
-	by int32
-}
-
-func (s shifted) Get(ctx context.Context, path string) ([]byte, znode.Stat, error) {
-	data, stat, err := s.Store.Get(ctx, path)
-	stat.Version += s.by
-	return data, stat, err
-}
-
-func (s shifted) Set(ctx context.Context, path string, data []byte, c recipes.Cond) (znode.Stat, error) {
-	version, err := c.Version()
-	if err != nil {
-		return znode.Stat{}, err
-	}
-	stat, err := s.Store.Set(ctx, path, data, recipes.IfVersion(version-s.by))
-	stat.Version += s.by
-	return stat, err
-}
-
-// Goal: versions are compared for equality alone. Method: count over the overflow of the
-// version, answers lost on the way.
-func TestP79CounterOverVersionOverflow(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
-		p := f.Open(t)
-		c := newCounter(t, shifted{p.Store, math.MaxInt32 - 5}, "/counter")
-		for i := range int64(12) {
-			if i%3 == 1 {
-				p.CutAfterCommit(recipestest.Set)
-			}
-			if n, err := c.Add(t.Context(), 1); n != i+1 || err != nil {
-				t.Errorf("add: %d, %v; want %d", n, err, i+1)
-			}
-		}
-	})
-}
-
-// Goal: version 0 is a version, and "not there" is not "any". Method: 20 clients make
-// the counter and add to it in the same moment.
-func TestP80CounterIsMadeOnce(t *testing.T) {
-	onFakes(t, recipestest.FakeOptions{}, func(t *testing.T, f *recipestest.Fake) {
-		var adders sync.WaitGroup
-		for range 20 {
-			c := newCounter(t, f.Open(t).Store, "/counter")
-			adders.Go(func() {
-				if _, err := c.Add(t.Context(), 3); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		adders.Wait()
-		wantCount(t, newCounter(t, f.Open(t).Store, "/counter"), 60)
 	})
 }
 

@@ -134,40 +134,6 @@ func TestKeepNodeArguments(t *testing.T) {
 	}
 }
 
-// Goal: an update made while the connection is down arrives, and the node is not made
-// twice. Method: partition, SetData that gives up, heal; then the same over an expiry.
-func TestP93KeptNodeLosesNoUpdate(t *testing.T) {
-	flavours(t, func(t *testing.T, f *recipestest.Fake) {
-		p, other := f.Open(t), f.Open(t).Store
-		n := keepNode(t, p.Store, "/app/node", "one")
-		before := nodeHas(t, other, "/app/node", "one")
-		p.Partition()
-		settle(time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := n.SetData(ctx, []byte("two")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("SetData while away: %v", err)
-		}
-		p.Heal()
-		settle(5 * time.Second)
-		if after := nodeHas(t, other, "/app/node", "two"); after.Czxid != before.Czxid {
-			t.Error("the node was made again without need")
-		}
-		p.Expire(t)
-		if err := n.SetData(t.Context(), []byte("three")); err != nil {
-			t.Fatal(err)
-		}
-		settle(2 * time.Second)
-		nodeHas(t, other, "/app/node", "three")
-		if s := n.State(); !s.Exists || !s.Fresh || s.Err != nil {
-			t.Errorf("state %+v", s)
-		}
-		if nodes := f.Nodes("/app/"); len(nodes) != 1 {
-			t.Errorf("nodes %v", nodes)
-		}
-	})
-}
-
 // Goal: a create whose answer is lost is settled by looking, not by another create.
 // Method: the connection is cut behind the create.
 func TestKeepNodeUncertainCreate(t *testing.T) {
