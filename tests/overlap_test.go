@@ -81,9 +81,10 @@ func TestOverlap(t *testing.T) {
 		Run: func(t *testing.T, test func(t *testing.T)) { test(t) },
 	}
 	o := recipestest.OverlapOptions{
-		Seed: randomSeed(t), Names: 24, Peers: 8, Long: 0.25,
+		Seed: randomSeed(t), Names: 24, Peers: 8, Long: 0.2,
 		HandOvers: int(environmentNumber(t, "TENURE_HANDOVERS", 2000)),
 	}
+	o.Limit = max(15*time.Minute, time.Duration(o.HandOvers)*200*time.Millisecond)
 	o.Plan.MeanGap = overlapTimeout / 10
 	// A daemon that is away is everybody's fault at once, so there is one such in fifteen.
 	// Partitions are what tenures are lost by.

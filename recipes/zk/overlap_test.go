@@ -110,6 +110,7 @@ func overlap(t *testing.T, servers int, handOvers uint64) {
 		HandOvers: int(number(t, "TENURE_HANDOVERS", handOvers)),
 	}
 	t.Logf("replay: TENURE_SEED=%d go test -count 1 -run '^%s$' ./recipes/zk", o.Seed, t.Name())
+	o.Limit = max(15*time.Minute, time.Duration(o.HandOvers)*200*time.Millisecond)
 	o.Plan.MeanGap = timeout / 10
 	// A server that is away takes long to be back, so there is one such in thirty.
 	// Partitions are what tenures are lost by.
