@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenure-dev/tenure/recipes"
 	"github.com/tenure-dev/tenure/recipes/recipestest"
-	"github.com/tenure-dev/tenure/znode"
 )
 
 // flavours runs test in a bubble per kind of backend: as Tenure, and as ZooKeeper.
@@ -234,6 +233,34 @@ func TestSetFloor(t *testing.T) {
 		if err := recipes.SetFloor(t.Context(), a.Store, "nope", 1); !errors.Is(err, recipes.ErrInvalid) {
 			t.Errorf("path nope: %v", err)
 		}
-		_ = znode.Root
+	})
+}
+
+// Goal: a leader whose work hangs does not keep others from leading for ever, although its
+// session lives. Method: work that ignores its context; the next one begins only when
+// Check of the first has failed.
+func TestElectionOfAHungLeader(t *testing.T) {
+	flavours(t, func(t *testing.T, f *recipestest.Fake) {
+		ctx, cancel := context.WithCancel(t.Context())
+		hung, back := make(chan *recipes.Tenure, 1), make(chan struct{})
+		done := make(chan error)
+		go func() {
+			done <- newElection(t, f.Open(t).Store, recipes.ElectionOptions{}).Run(ctx, func(_ context.Context, tenure *recipes.Tenure) error {
+				hung <- tenure
+				<-back
+				return nil
+			})
+		}()
+		first := <-hung
+		cancel()
+		second := campaign(t, newElection(t, f.Open(t).Store, recipes.ElectionOptions{}))
+		if first.Check() == nil || !errors.Is(first.Err(), recipes.ErrDeadline) {
+			t.Errorf("the second leads, and the first: %v", first.Err())
+		}
+		close(back)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		release(t, second)
 	})
 }

@@ -17,8 +17,8 @@ import (
 //
 // It is held from the moment it is returned until Check fails: because it was Released,
 // its deadline passed without a proof, its znode is gone, or its session is over. Once
-// over it stays over. Release it then too, when its work has stopped: as long as the
-// session lives, its znode keeps others from following.
+// over it stays over. One that ran out gives its znode up by itself, so that others can
+// follow although its work never comes back.
 type Tenure struct {
 	tenureSpec
 	timing tenureTiming
@@ -215,7 +215,7 @@ func (t *Tenure) tick() {
 	ended := false
 	defer func() {
 		t.mu.Unlock()
-		t.logLost(ended, ErrDeadline)
+		t.tellEnd(ended, ErrDeadline)
 	}()
 	if t.mu.over != nil {
 		return
@@ -238,7 +238,7 @@ func (t *Tenure) end(why error) {
 	t.mu.Lock()
 	ended := t.endLocked(why)
 	t.mu.Unlock()
-	t.logLost(ended, why)
+	t.tellEnd(ended, why)
 }
 
 // endLocked reports whether it was this that ended it.
@@ -260,11 +260,32 @@ func (t *Tenure) endLocked(why error) bool {
 	return true
 }
 
-// logLost is called without the lock: what a logger does is the user's.
-func (t *Tenure) logLost(ended bool, why error) {
-	if ended {
-		t.options.Log.Info("lost", "path", t.name, "id", t.options.ID, "token", uint64(t.token), "why", why)
+// tellEnd follows endLocked, without the lock: what a logger does is the user's. A tenure
+// that ran out gives up its znode, or whoever never comes back to Release it would keep
+// all others from following while its session lives.
+func (t *Tenure) tellEnd(ended bool, why error) {
+	if !ended {
+		return
 	}
+	t.options.Log.Info("lost", "path", t.name, "id", t.options.ID, "token", uint64(t.token), "why", why)
+	if why == ErrDeadline && t.session != nil {
+		t.mu.Lock()
+		first, released := t.releasing()
+		t.mu.Unlock()
+		if first {
+			t.giveUp(false, released)
+		}
+	}
+}
+
+// releasing needs mu. It reports whether this is the first to give the tenure up, and
+// returns what is closed when that is done.
+func (t *Tenure) releasing() (first bool, released chan struct{}) {
+	first = t.mu.released == nil
+	if first {
+		t.mu.released = make(chan struct{})
+	}
+	return first, t.mu.released
 }
 
 // stop ends the context because of why and renews no more: the tenure runs out by
@@ -412,13 +433,9 @@ func (t *Tenure) Release(ctx context.Context) error {
 	mono, wall := t.clock()
 	clean := mono < t.mu.last.mono && wall < t.mu.last.wall
 	ended := t.endLocked(ErrReleased)
-	first := t.mu.released == nil
-	if first {
-		t.mu.released = make(chan struct{})
-	}
-	released := t.mu.released
+	first, released := t.releasing()
 	t.mu.Unlock()
-	t.logLost(ended, ErrReleased)
+	t.tellEnd(ended, ErrReleased)
 	if first {
 		t.giveUp(clean, released)
 	}
@@ -442,12 +459,11 @@ func (t *Tenure) Release(ctx context.Context) error {
 func (t *Tenure) finish() {
 	t.mu.Lock()
 	ended := t.endLocked(ErrReleased)
-	if t.mu.released == nil {
-		t.mu.released = make(chan struct{})
-		close(t.mu.released)
+	if first, released := t.releasing(); first {
+		close(released)
 	}
 	t.mu.Unlock()
-	t.logLost(ended, ErrReleased)
+	t.tellEnd(ended, ErrReleased)
 }
 
 // giveUp leaves in the background and closes released then.
