@@ -40,7 +40,7 @@ type storm struct {
 	workers, steps int
 	length         time.Duration // ends it too, if it is set
 	hold           time.Duration // the most that most tenures last
-	long           int           // one in so many lasts for up to a session timeout
+	long           int           // one in so many lasts for up to two session timeouts
 	// lock obtains a tenure in one of several ways, nil if it was too late or ctx ended;
 	// share is the believers'.
 	lock func(ctx context.Context, rng *rand.Rand, p *Peer) (held *recipes.Tenure, share int, err error)
@@ -104,7 +104,7 @@ func (s *storm) once(t *testing.T, h Harness, rng *rand.Rand, p *Peer) {
 	s.b.enter(held, share)
 	hold := s.hold
 	if rng.IntN(s.long) == 0 {
-		hold = h.Timeout
+		hold = 2 * h.Timeout
 	}
 	pause(t, time.Duration(rng.Int64N(int64(hold))))
 	if held.Check() != nil {

@@ -28,7 +28,7 @@ func onFakes(t *testing.T, o FakeOptions, test func(t *testing.T, f *Fake, h Har
 
 // Goal: a semaphore never has more holders than slots, and never fewer than it could once
 // faults end. Method: 20 peers take one, two or three of three slots, waiting or trying,
-// for twenty minutes of cuts, partitions and lost sessions; then all three are taken.
+// for half an hour of cuts, partitions and lost sessions; then all three are taken.
 func TestC083SemaphoreUnderFaults(t *testing.T) {
 	onFakes(t, FakeOptions{Members: 3}, func(t *testing.T, f *Fake, h Harness) {
 		path := "/c083"
@@ -36,7 +36,7 @@ func TestC083SemaphoreUnderFaults(t *testing.T) {
 		for range 20 {
 			peers = append(peers, f.Open(t))
 		}
-		s := &storm{workers: 20, steps: 1 << 30, length: 20 * time.Minute, hold: h.Timeout / 4, long: 4, every: h.Timeout / 25,
+		s := &storm{workers: 20, steps: 1 << 30, length: 30 * time.Minute, hold: h.Timeout / 4, long: 4, every: h.Timeout / 50,
 			b: &believers{excluded: func(shares []int) bool { return sum(shares) > 3 }}}
 		s.lock = func(ctx context.Context, rng *rand.Rand, p *Peer) (held *recipes.Tenure, share int, err error) {
 			sem, n := slotsAt(t, p.Store, path, 3), 1
@@ -60,8 +60,8 @@ func TestC083SemaphoreUnderFaults(t *testing.T) {
 			time.AfterFunc(time.Duration(rng.Int64N(int64(2*h.Timeout))), p.Heal)
 		}
 		s.run(t, h, peers, rand.Uint64())
-		if s.got.Load() < 300 {
-			t.Errorf("only %d tenures", s.got.Load())
+		if s.got.Load() < 200 || s.lost.Load() == 0 {
+			t.Errorf("only %d tenures, %d of them lost", s.got.Load(), s.lost.Load())
 		}
 		for _, p := range peers {
 			p.Heal()
