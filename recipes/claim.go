@@ -271,25 +271,33 @@ func (l *line) leaveOnce(ctx context.Context, p *place, clean bool) error {
 	if !clean || !p.claimed {
 		return l.store.Delete(ctx, p.path, Always())
 	}
-	known := p.known
-	p.known = nil // whatever comes of it, it is old
-	if known == nil {
-		r, stat, err := l.readRecord(ctx)
-		if errors.Is(err, ErrInvalid) || errors.Is(err, errPlaceGone) {
-			return l.store.Delete(ctx, p.path, Always()) // there is no claim to take out
-		}
-		if err != nil {
+	if known := p.known; known != nil {
+		p.known = nil // whatever comes of it, it is old
+		if _, err := l.store.Multi(ctx, OpDelete(p.path, Always()), l.release(p, *known)); !errors.Is(err, znode.NoNode) {
 			return err
 		}
-		known = &knownRecord{r, stat.Version}
+		// The place is gone, perhaps with the whole directory: what is there now may be
+		// the record of another, of the same version.
 	}
-	if _, mine := known.holds(p.name); !mine {
+	r, stat, err := l.readRecord(ctx)
+	if errors.Is(err, ErrInvalid) || errors.Is(err, errPlaceGone) {
+		return l.store.Delete(ctx, p.path, Always()) // there is no claim to take out
+	}
+	if err != nil {
+		return err
+	}
+	if _, mine := r.holds(p.name); !mine {
 		return l.store.Delete(ctx, p.path, Always())
 	}
-	release := OpSet(l.path, known.without(p.name).encode(), IfVersion(known.version))
-	_, err := l.store.Multi(ctx, OpDelete(p.path, Always()), release)
-	if refused, ok := errors.AsType[*MultiError](err); ok && refused.Index == 0 && errors.Is(err, znode.NoNode) {
+	release := l.release(p, knownRecord{r, stat.Version})
+	_, err = l.store.Multi(ctx, OpDelete(p.path, Always()), release)
+	if errors.Is(err, znode.NoNode) {
 		_, err = l.store.Set(ctx, l.path, release.Data, release.Cond)
 	}
 	return err
+}
+
+// release takes the place's claim out of the record.
+func (l *line) release(p *place, r knownRecord) Op {
+	return OpSet(l.path, r.without(p.name).encode(), IfVersion(r.version))
 }

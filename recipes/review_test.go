@@ -277,3 +277,31 @@ func TestFloorIsNoRelease(t *testing.T) {
 		release(t, next)
 	})
 }
+
+// Goal: who releases after its directory was removed and made again leaves the record of
+// the new one alone, which has the same version. Method: that, on one clock.
+func TestReleaseBehindAWipe(t *testing.T) {
+	flavours(t, func(t *testing.T, f *recipestest.Fake) {
+		ctx, admin := t.Context(), f.Open(t).Store
+		first := campaign(t, newElection(t, f.Open(t).Store, recipes.ElectionOptions{}))
+		names, _, err := admin.Children(ctx, "/app/leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/app/leader/" + names[0], "/app/leader"} {
+			if err := admin.Delete(ctx, path, recipes.Always()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		second := campaign(t, newElection(t, f.Open(t).Store, recipes.ElectionOptions{}))
+		_, before, err := admin.Get(ctx, "/app/leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, first)
+		if _, after, err := admin.Get(ctx, "/app/leader"); err != nil || after.Mzxid != before.Mzxid {
+			t.Errorf("the record was written by who released: %v, %v", after, err)
+		}
+		release(t, second)
+	})
+}
