@@ -2,6 +2,7 @@ package recipestest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,9 @@ func (s scene) keep(each time.Duration, peers ...*Peer) *keepers {
 			for ctx.Err() == nil {
 				tenure, err := e.Campaign(ctx)
 				if err != nil {
+					if s.h.Fake && ctx.Err() == nil && !errors.Is(err, recipes.ErrSessionExpired) {
+						s.t.Errorf("%s: %v", one.id, err)
+					}
 					wait(ctx, s.h.Timeout/1000)
 					continue
 				}
@@ -118,10 +122,10 @@ func (s scene) owns(store recipes.Store, tenure *recipes.Tenure, who string) {
 	}
 }
 
-// once starts one candidacy, which ends with its session.
-func (s scene) once(store recipes.Store, id string) <-chan result[*recipes.Tenure] {
+// once starts one candidacy of b, which ends with its session.
+func (s scene) once(store recipes.Store) <-chan result[*recipes.Tenure] {
 	s.t.Helper()
-	e := s.election(store, id)
+	e := s.election(store, "b")
 	return async(func() (*recipes.Tenure, error) { return e.Campaign(s.ctx) })
 }
 

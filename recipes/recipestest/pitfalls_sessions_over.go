@@ -15,7 +15,7 @@ import (
 func deadCandidateWins(t *testing.T, h Harness) {
 	s, a, b := newScene(t, h), h.Open(t), h.Open(t)
 	held := s.lead(a.Store, "a")
-	waiting, former := s.once(b.Store, "b"), b.Store.Session()
+	waiting, former := s.once(b.Store), b.Store.Session()
 	s.places(a.Store, 2)
 	b.Expire(t)
 	s.release(held)
@@ -24,7 +24,7 @@ func deadCandidateWins(t *testing.T, h Harness) {
 	s.release(s.lead(b.Store, "b"))
 	if b.Pause != nil {
 		held = s.lead(a.Store, "a")
-		waiting = s.once(b.Store, "b")
+		waiting = s.once(b.Store)
 		s.places(a.Store, 2)
 		resume := b.Pause()
 		pause(t, h.Timeout/2)
@@ -55,7 +55,7 @@ func candidateLosesSession(t *testing.T, h Harness, rounds int) {
 	s.ctx = t.Context()
 	for round := range rounds {
 		held := s.lead(a.Store, "a")
-		waiting := s.once(b.Store, "b")
+		waiting := s.once(b.Store)
 		s.places(a.Store, 2)
 		learns := learned(b.Store.Session())
 		b.Partition()
@@ -101,7 +101,7 @@ func learned(sess recipes.Session) <-chan result[any] {
 func zombieCandidate(t *testing.T, h Harness) {
 	s, a, b := newScene(t, h), h.Open(t), h.Open(t)
 	held := s.lead(a.Store, "a")
-	waiting := s.once(b.Store, "b")
+	waiting := s.once(b.Store)
 	s.places(a.Store, 2)
 	former := b.Store.Session()
 	learns := learned(former)
