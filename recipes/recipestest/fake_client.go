@@ -213,7 +213,7 @@ func (c *fakeClient) Close() error {
 const goodbyeWait = time.Second
 
 // goodbye ends a session that is to be closed at the leader too, if it can.
-func (c *fakeClient) goodbye(s *fakeSession, why error) {
+func (c *fakeClient) goodbye(why error) {
 	if !errors.Is(why, recipes.ErrSessionClosed) {
 		return
 	}
@@ -350,7 +350,7 @@ func (c *fakeClient) abandon(k *call, cause error) {
 }
 
 // answered is the arrival of an answer.
-func (c *fakeClient) answered(conn *fakeConn, k *call, zxid int64) {
+func (c *fakeClient) answered(k *call, zxid int64) {
 	c.lastZxid = max(c.lastZxid, zxid)
 	c.inflight = slices.DeleteFunc(c.inflight, func(o *call) bool { return o == k })
 	if w := k.got.watch; w != nil {

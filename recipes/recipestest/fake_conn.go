@@ -283,7 +283,7 @@ func (conn *fakeConn) reply(k *call) {
 	zxid, got := conn.m.tree.LastZxid(), k.got
 	deliver := func() {
 		k.got = got // of this execution, should there have been another
-		conn.c.answered(conn, k, zxid)
+		conn.c.answered(k, zxid)
 	}
 	ft := conn.c.faultFor(holdAnswer, k.kind)
 	if ft == nil {

@@ -48,7 +48,7 @@ func (s *fakeSession) run() {
 	defer close(s.stopped)
 	why := <-s.ending
 	s.upkeep.End(why)
-	s.c.goodbye(s, why)
+	s.c.goodbye(why)
 	s.c.finish(s, why)
 	s.upkeep.Wait()
 }
