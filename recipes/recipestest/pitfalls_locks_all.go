@@ -53,8 +53,11 @@ func locksInOtherOrder(t *testing.T, h Harness) {
 // lockAllOrNothing has LockAll wait for the last of three until its ctx ends, then hold all.
 func lockAllOrNothing(t *testing.T, h Harness, path string, peers []*Peer) {
 	c := obtained(t, h, mutexAt(t, peers[1].Store, path+"/c").Lock)
-	var deleted []string
+	var mu sync.Mutex
+	var deleted []string // directories of places
 	hooked := &Hooked{Store: peers[0].Store, After: func(_ context.Context, c Call, err error) error {
+		mu.Lock()
+		defer mu.Unlock()
 		for _, op := range c.Ops {
 			if op.Kind == recipes.KindDelete && err == nil {
 				parent, _ := znode.Split(op.Path)
@@ -81,8 +84,12 @@ func lockAllOrNothing(t *testing.T, h Harness, path string, peers []*Peer) {
 	if _, ok, err := mutexAt(t, peers[1].Store, path+"/b").TryLock(h.within(t)); ok || err != nil {
 		t.Errorf("/b is free beside LockAll: %v", err)
 	}
+	mu.Lock()
 	deleted = nil
+	mu.Unlock()
 	released(t, h, held)
+	mu.Lock()
+	defer mu.Unlock()
 	if want := fmt.Sprint([]string{path + "/c", path + "/b", path + "/a"}); fmt.Sprint(deleted) != want {
 		t.Errorf("released in the order %v", deleted)
 	}
