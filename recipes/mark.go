@@ -16,7 +16,7 @@ import (
 func createMarked(ctx context.Context, s Store, sess Session, o Options, dirKind znode.Kind, path, guid string, data []byte) (string, error) {
 	dir, _ := znode.Split(path)
 	var b backoff
-	for {
+	for made := false; ; {
 		created, err := s.Create(ctx, path, data, CreateSpec{Kind: znode.Ephemeral, Sequential: true})
 		if errors.Is(err, ErrUncertain) && ctx.Err() == nil && sess.Err() == nil {
 			created, err = findMarked(ctx, s, sess, dir, guid)
@@ -30,6 +30,10 @@ func createMarked(ctx context.Context, s Store, sess Session, o Options, dirKind
 		case errors.Is(err, znode.NoNode):
 			if err := ensureDir(ctx, s, dir, dirKind); err != nil {
 				return "", err
+			}
+			if !made {
+				made = true
+				continue
 			}
 		case !transient(err) || ctx.Err() != nil || sess.Err() != nil:
 			sweep(s, sess, o, dir, guid)

@@ -195,8 +195,15 @@ func TestQueueRedeliver(t *testing.T) {
 func TestQueueAckOfALostClaim(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
 		other := f.Open(t).Store
-		var acks atomic.Int32
+		var acks, answers atomic.Int32
+		answers.Store(1) // no answer is lost until it is 0
 		h := &recipestest.Hooked{Store: f.Open(t).Store}
+		h.After = func(_ context.Context, c recipestest.Call, err error) error {
+			if c.Kind == recipestest.Multi && err == nil && answers.Add(1) == 1 {
+				return recipes.ErrUncertain
+			}
+			return err
+		}
 		h.Before = func(ctx context.Context, c recipestest.Call) error {
 			if c.Kind != recipestest.Multi || c.Ops[0].Kind != recipes.KindDelete || acks.Add(1) > 1 {
 				return nil
@@ -219,13 +226,7 @@ func TestQueueAckOfALostClaim(t *testing.T) {
 		if item.Attempt != 2 {
 			t.Errorf("attempt %d", item.Attempt)
 		}
-		h.Before, acks = nil, atomic.Int32{}
-		h.After = func(_ context.Context, c recipestest.Call, err error) error {
-			if c.Kind == recipestest.Multi && err == nil && acks.Add(1) == 1 {
-				return recipes.ErrUncertain
-			}
-			return err
-		}
+		answers.Store(0)
 		ack(t, item, recipes.OpCreate("/effect", nil, recipes.CreateSpec{}))
 		left(t, f)
 	})
@@ -259,8 +260,16 @@ func TestQueueTakeNotApplied(t *testing.T) {
 func TestQueuePutAnswerLost(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
 		for _, o := range [][]recipes.PutOption{nil, {recipes.ID("7")}} {
-			var lost atomic.Bool
+			var lost, cut atomic.Bool
+			ctx, cancel := context.WithCancel(t.Context())
 			h := &recipestest.Hooked{Store: f.Open(t).Store}
+			h.Before = func(_ context.Context, c recipestest.Call) error {
+				if cut.Load() && lost.Load() {
+					cancel()
+					return recipes.ErrUnavailable
+				}
+				return nil
+			}
 			h.After = func(_ context.Context, c recipestest.Call, err error) error {
 				if c.Kind == recipestest.Multi && err == nil && !lost.Swap(true) {
 					return recipes.ErrUncertain
@@ -275,19 +284,12 @@ func TestQueuePutAnswerLost(t *testing.T) {
 			ack(t, take(t, q))
 			left(t, f)
 
-			ctx, cancel := context.WithCancel(t.Context())
 			lost.Store(false)
-			h.Before = func(_ context.Context, c recipestest.Call) error {
-				if lost.Load() {
-					cancel()
-					return recipes.ErrUnavailable
-				}
-				return nil
-			}
+			cut.Store(true)
 			if _, err := q.Put(ctx, nil, o...); !errors.Is(err, recipes.ErrUncertain) {
 				t.Errorf("put that cannot find out: %v", err)
 			}
-			h.Before = nil
+			cut.Store(false)
 			ack(t, take(t, q))
 		}
 	})
