@@ -25,8 +25,8 @@ type OverlapOptions struct {
 	HandOvers  int // how many there must be, default 2000; the first tenth without faults
 	// Plan is the faults of the rest, one round after the other, each with the next seed.
 	// Its Peers are those above; the default of Length is ten session timeouts, of Longest two,
-	// of MeanGap a quarter of one, of Verbs all that there are but VerbExpire: to end a
-	// session before its time, as an administrator can, is beyond what a Check can know.
+	// of MeanGap a quarter of one, of Verbs all that there are but VerbExpire, which is a
+	// long partition and nothing new.
 	Plan PlanOptions
 	// Only, if set, is played instead, once: to repeat or to shrink a plan.
 	Only *Plan
