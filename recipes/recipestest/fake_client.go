@@ -31,6 +31,7 @@ type fakeClient struct {
 
 	faults         []*fakeFault
 	partitioned    bool
+	muted          bool
 	expiring       int // how many wait, in expire, for the session's end
 	delay          time.Duration
 	pauses         int

@@ -46,7 +46,7 @@ func (conn *fakeConn) up(deliver func()) {
 	f, c := conn.c.f, conn.c
 	conn.upLast = max(conn.upLast, f.now()+f.latency())
 	f.at(conn.upLast, func() {
-		if c.cutOff() {
+		if c.cutOff() || c.muted {
 			c.heldUp = append(c.heldUp, heldMessage{conn, deliver})
 			return
 		}

@@ -59,6 +59,8 @@ func (c *fakeClient) peer() *Peer {
 		Break:          c.breakConn,
 		Partition:      c.partition,
 		Heal:           c.heal,
+		Mute:           func() { c.setMuted(true) },
+		Unmute:         func() { c.setMuted(false) },
 		Delay:          c.setDelay,
 		Expire:         c.expire,
 		FailSetWatches: c.loseWatches,
@@ -108,9 +110,16 @@ func (c *fakeClient) heal() {
 	c.flush()
 }
 
+func (c *fakeClient) setMuted(on bool) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.muted = on
+	c.flush()
+}
+
 // flush delivers what nothing holds back any more.
 func (c *fakeClient) flush() {
-	for !c.cutOff() && len(c.heldUp) > 0 {
+	for !c.cutOff() && !c.muted && len(c.heldUp) > 0 {
 		h := c.heldUp[0]
 		c.heldUp = c.heldUp[1:]
 		h.deliver()

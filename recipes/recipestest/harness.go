@@ -51,6 +51,10 @@ type Peer struct {
 	// Heal. Nothing is closed.
 	Partition func()
 	Heal      func()
+	// Mute holds back what the client sends, also of new connections, until Unmute.
+	// What was sent to it still arrives: late answers, while nothing can be asked.
+	Mute   func()
+	Unmute func()
 	// Delay holds back every answer for d from now on; 0 ends it.
 	Delay func(d time.Duration)
 	// Expire ends the session as an expiry does and returns when it is over for all

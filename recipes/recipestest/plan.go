@@ -29,11 +29,12 @@ const (
 	VerbJumpWall // by Step.Amount
 	VerbPause
 	VerbRestart
+	VerbMute
 	verbs // how many there are, and one
 )
 
 var verbNames = [verbs]string{"none", "cutAfterCommit", "cutBeforeSend", "hold", "break", "partition", "delay", "expire",
-	"move", "lag", "isolate", "failSetWatches", "jumpWall", "pause", "restart"}
+	"move", "lag", "isolate", "failSetWatches", "jumpWall", "pause", "restart", "mute"}
 
 // String returns the verb's name in a Plan's line.
 func (v Verb) String() string {
@@ -62,7 +63,7 @@ func (v Verb) hasAmount() bool { return v == VerbDelay || v == VerbLag || v == V
 // lasts reports whether the verb takes Step.For.
 func (v Verb) lasts() bool {
 	switch v {
-	case VerbHold, VerbPartition, VerbDelay, VerbLag, VerbIsolate, VerbPause, VerbRestart:
+	case VerbHold, VerbPartition, VerbDelay, VerbLag, VerbIsolate, VerbPause, VerbRestart, VerbMute:
 		return true
 	}
 	return false
@@ -175,6 +176,7 @@ func Verbs(h Harness, p *Peer) (has []Verb) {
 		VerbExpire: p.Expire != nil, VerbMove: p.Move != nil, VerbLag: p.Lag != nil,
 		VerbIsolate: p.Isolate != nil && p.Rejoin != nil, VerbFailSetWatches: p.FailSetWatches != nil,
 		VerbJumpWall: p.JumpWall != nil, VerbPause: p.Pause != nil, VerbRestart: h.Restart != nil,
+		VerbMute: p.Mute != nil && p.Unmute != nil,
 	} {
 		if ok {
 			has = append(has, Verb(v))

@@ -134,6 +134,9 @@ func (r *planRun) inForce(s Step, p *Peer) {
 	case VerbPartition:
 		p.Partition()
 		end = p.Heal
+	case VerbMute:
+		p.Mute()
+		end = p.Unmute
 	case VerbDelay:
 		p.Delay(s.Amount)
 		end = func() { p.Delay(0) }

@@ -33,6 +33,7 @@ type Proxy struct {
 	mu          sync.Mutex
 	target      string
 	partitioned bool
+	muted       bool
 	delay       time.Duration
 	changed     chan struct{} // closed and replaced when one of the two above changes
 	armed       []*fault      // in the order of arming
@@ -81,6 +82,7 @@ func (p *Proxy) SetTarget(addr string) {
 func (p *Proxy) Fill(peer *Peer) {
 	peer.CutAfterCommit, peer.CutBeforeSend, peer.Hold = p.CutAfterCommit, p.CutBeforeSend, p.Hold
 	peer.Break, peer.Partition, peer.Heal, peer.Delay = p.Break, p.Partition, p.Heal, p.Delay
+	peer.Mute, peer.Unmute = p.Mute, p.Unmute
 }
 
 // CutAfterCommit is Peer.CutAfterCommit. Replies before the one that is dropped pass.
@@ -126,6 +128,12 @@ func (p *Proxy) Partition() { p.set(func() { p.partitioned = true }) }
 // Heal ends Partition.
 func (p *Proxy) Heal() { p.set(func() { p.partitioned = false }) }
 
+// Mute is Peer.Mute.
+func (p *Proxy) Mute() { p.set(func() { p.muted = true }) }
+
+// Unmute ends Mute.
+func (p *Proxy) Unmute() { p.set(func() { p.muted = false }) }
+
 // Delay is Peer.Delay. It is a latency: answers that came together leave together.
 func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 
@@ -138,17 +146,27 @@ func (p *Proxy) set(change func()) {
 	p.changed = make(chan struct{})
 }
 
-// pass waits while traffic that came at the given time is held back, by a partition and,
-// if it is an answer, by the delay. It returns false if ctx ended first.
-func (p *Proxy) pass(ctx context.Context, came time.Time, answer bool) bool {
+// traffic is what pass lets pass.
+type traffic uint8
+
+const (
+	asking traffic = iota
+	answering
+	dueAnswer // an answer that was delayed already
+)
+
+// pass waits while traffic that came at the given time is held back, by a partition, by
+// Mute if it is a request, and by the delay if it is an answer. It returns false if ctx
+// ended first.
+func (p *Proxy) pass(ctx context.Context, came time.Time, what traffic) bool {
 	for {
 		p.mu.Lock()
-		partitioned, delay, changed := p.partitioned, p.delay, p.changed
+		held, delay, changed := p.partitioned || p.muted && what == asking, p.delay, p.changed
 		p.mu.Unlock()
 		var timer <-chan time.Time
-		if !partitioned {
+		if !held {
 			left := time.Duration(0)
-			if answer {
+			if what == answering {
 				left = delay - time.Since(came)
 			}
 			if left <= 0 {

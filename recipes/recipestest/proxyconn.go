@@ -64,9 +64,9 @@ func (c *proxyConn) serve() {
 // dial connects to the target when nothing holds it back, or returns nil.
 func (c *proxyConn) dial(up *pipe) *net.TCPConn {
 	c.p.mu.Lock()
-	wait := c.p.partitioned
+	wait := c.p.partitioned || c.p.muted
 	c.p.mu.Unlock()
-	if !c.p.pass(c.ctx, time.Time{}, false) || wait && up.ended() {
+	if !c.p.pass(c.ctx, time.Time{}, asking) || wait && up.ended() {
 		return nil
 	}
 	c.p.mu.Lock()
@@ -109,19 +109,22 @@ func (c *proxyConn) cut() {
 
 // pump passes one direction on until it ends. each is asked about every piece.
 func (c *proxyConn) pump(from *pipe, dst *net.TCPConn, each func(message) bool) {
-	answer := dst == c.client
+	what, again := asking, asking
+	if dst == c.client {
+		what, again = answering, dueAnswer
+	}
 	for {
 		piece, err := from.take(c.ctx)
 		switch {
-		case errors.Is(err, io.EOF) && !answer && c.p.pass(c.ctx, piece.came, false):
+		case errors.Is(err, io.EOF) && what == asking && c.p.pass(c.ctx, piece.came, asking):
 			dst.CloseWrite() // the answers may be on their way
 			return
 		case err != nil: // held back like anything else; or ctx is over
-			c.p.pass(c.ctx, piece.came, answer)
+			c.p.pass(c.ctx, piece.came, what)
 			c.cut()
 			return
 		}
-		if !c.p.pass(c.ctx, piece.came, answer) || !each(piece.message) || !c.p.pass(c.ctx, time.Time{}, false) {
+		if !c.p.pass(c.ctx, piece.came, what) || !each(piece.message) || !c.p.pass(c.ctx, time.Time{}, again) {
 			return
 		}
 		if _, err := dst.Write(piece.data); err != nil {
