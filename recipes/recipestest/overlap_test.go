@@ -49,6 +49,30 @@ func TestOverlapOnFakes(t *testing.T) {
 	}
 }
 
+// Goal: an answer that comes late prolongs nothing: what a deadline that counts from the
+// receipt fails on. Method: leaders that lead until they are lost, answers delayed and then
+// the only thing that passes.
+func TestOverlapOfLateAnswers(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		h := overlapFake(exact)
+		t.Run(h.Name, func(t *testing.T) {
+			h.Run(t, func(t *testing.T) {
+				r := Overlap(t, h, OverlapOptions{
+					Seed: 12, HandOvers: 300, Long: 1, Tick: 5 * time.Millisecond,
+					Plan: PlanOptions{Verbs: []Verb{VerbMute}, MeanGap: 3 * time.Second},
+				})
+				t.Log(r)
+				if r.Err != nil {
+					t.Error(r.Err)
+				}
+				if r.Overlap > 0 || len(r.Lost) < 30 {
+					t.Errorf("overlap %v, %d lost", r.Overlap, len(r.Lost))
+				}
+			})
+		})
+	}
+}
+
 // gullible believes on after a loss that it was not asked for.
 type gullible struct{ *recipes.Tenure }
 

@@ -126,7 +126,9 @@ type PlanOptions struct {
 	// Longest is the most that a fault lasts, and that JumpWall jumps either way; default 5 s. Faults are
 	// mostly shorter. Delays and lags are a tenth of it at most.
 	Longest time.Duration
-	Verbs   []Verb // default Break; Verbs returns those that there are
+	// Verbs are chosen from, default Break; Verbs returns those that there are. Before a
+	// Mute answers are delayed, so that late ones arrive while nothing can be asked.
+	Verbs []Verb
 }
 
 // NewPlan returns a random plan: the same for the same arguments.
@@ -159,6 +161,13 @@ func NewPlan(seed uint64, o PlanOptions) Plan {
 			s.For = some(o.Longest)
 		}
 		switch {
+		case s.Verb == VerbMute:
+			s.For = o.Longest // shorter than a session it shows nothing
+			lead := some(o.Longest / 5)
+			p.Steps = append(p.Steps, Step{At: at, Peer: s.Peer, Verb: VerbDelay, For: lead + s.For,
+				Amount: round(time.Duration(rng.Float64() * float64(o.Longest/10)))})
+			at += lead
+			s.At = at
 		case s.Verb == VerbJumpWall:
 			s.Amount = some(o.Longest) * time.Duration(1-2*rng.IntN(2))
 		case s.Verb.hasAmount():
