@@ -38,7 +38,7 @@ func TestC077PausedHolderWritesNothing(t *testing.T) {
 			if err := write(next, "b", round); err != nil {
 				t.Errorf("round %d: the successor's write: %v", round, err)
 			}
-			time.Sleep(3*h.Timeout - time.Since(paused))
+			pause(t, 3*h.Timeout-time.Since(paused))
 			resume()
 			if r := await(t, h, late, "the paused write"); r.err == nil || errors.Is(r.err, recipes.ErrUncertain) {
 				t.Errorf("round %d: the paused leader's write: %v", round, r.err)
