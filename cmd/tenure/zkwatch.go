@@ -38,6 +38,7 @@ type zkNode struct {
 	counted  int32
 	listed   bool // its children may be read
 	children int  // how many the list had
+	unread   bool // its children changed, and it went before they could be read
 }
 
 // zkWatch makes a stream of events of one-shot watches: what fired is read again and
@@ -206,7 +207,7 @@ func (w *zkWatch) look(ctx context.Context, pending map[string]int, resumed bool
 			}
 		}
 		if pending[path]&firedChild != 0 && w.nodes[path] != nil && w.nodes[path].listed {
-			if err := w.lookAtChildren(ctx, path); err != nil {
+			if err := w.lookAtChildren(ctx, path, pending[path]); err != nil {
 				return err
 			}
 		}
@@ -272,7 +273,7 @@ func (w *zkWatch) lost(ctx context.Context, path string, n *zkNode, what int) er
 	if err != nil {
 		return err
 	}
-	children := what&firedChildren != 0
+	children := what&firedChildren != 0 || n.unread
 	if what&firedChanged != 0 || children && (n.children == 0 || !w.recursive && n.children > 1) {
 		w.gap(path, zxid)
 	}
@@ -313,12 +314,13 @@ func (w *zkWatch) gone(path string, zxid int64) {
 
 // lookAtChildren compares the list of a node whose child watch fired, and sets the watch
 // again.
-func (w *zkWatch) lookAtChildren(ctx context.Context, path string) error {
+func (w *zkWatch) lookAtChildren(ctx context.Context, path string, what int) error {
+	n := w.nodes[path]
 	list, err := w.childrenW(ctx, path)
 	if err != nil || list == nil {
+		n.unread = n.unread || what&firedChildren != 0
 		return err
 	}
-	n := w.nodes[path]
 	if list.stat.Czxid != n.stat.Czxid {
 		return nil // its data watch has fired, too
 	}
