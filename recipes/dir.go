@@ -19,6 +19,7 @@ func ensureDir(ctx context.Context, s Store, path string, kind znode.Kind) error
 		return nil
 	}
 	var err error
+	var b backoff
 	for range ensureTries {
 		_, err = s.Create(ctx, path, nil, CreateSpec{Kind: kind})
 		switch {
@@ -30,7 +31,7 @@ func ensureDir(ctx context.Context, s Store, path string, kind znode.Kind) error
 				return err
 			}
 		case ctx.Err() == nil && transient(err):
-			if err := pause(ctx, backoff{}.first()); err != nil {
+			if err := pause(ctx, b.next()); err != nil {
 				return err
 			}
 		default:

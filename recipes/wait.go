@@ -22,9 +22,6 @@ func (b *backoff) next() time.Duration {
 	return time.Duration(rand.Int64N(int64(b.bound))) + time.Millisecond
 }
 
-// first returns what next would as the first wait.
-func (b backoff) first() time.Duration { return b.next() }
-
 // pause waits for d or the end of ctx, whose cause it then returns.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
