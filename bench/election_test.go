@@ -24,7 +24,7 @@ import (
 // electionServer runs a server until the test ends and returns it as a target.
 func electionServer(t *testing.T) ElectionTarget {
 	t.Helper()
-	s, err := server.Open(server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
+	s, err := server.Open(server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", ZKListen: "none"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

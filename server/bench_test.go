@@ -52,7 +52,7 @@ func BenchmarkPath(b *testing.B) {
 // benchPath starts a server with the node /bench and opens sessions.
 func benchPath(b *testing.B, connections int) (*Server, []*client.Client) {
 	b.Helper()
-	s, err := Open(Config{DataDir: b.TempDir(), Listen: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
+	s, err := Open(Config{DataDir: b.TempDir(), Listen: "127.0.0.1:0", ZKListen: "none"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -60,17 +60,18 @@ func (k *call) isWrite() bool {
 	return false
 }
 
-// needsBarrier reports whether the call may be answered only after a read barrier.
+// needsBarrier reports whether the call may be answered only after a read barrier: all
+// that is not stale, and through ZooKeeper's door only what orders a session after others.
 // A heartbeat needs one too: it is acknowledged only by a leader whose leadership
 // was confirmed after it arrived (promise P6).
 func (k *call) needsBarrier() bool {
-	return k.reply == nil && !k.isWrite() && !k.req.Stale
+	return k.reply == nil && !k.isWrite() && !k.req.Stale && (!k.c.terms.localReads || k.req.Op == wire.OpSync || k.req.Op == wire.OpPing)
 }
 
 // txn builds the transaction of a write.
 func (k *call) txn() znode.Txn {
 	if k.connect != nil {
-		return znode.Txn{Op: k.c.srv.openSession(k.connect)}
+		return znode.Txn{Op: k.c.openSession(k.connect)}
 	}
 	t := znode.Txn{Session: k.c.sessionID(), Seq: k.req.Seq, Acked: k.req.Acked, Auth: k.ids}
 	switch {

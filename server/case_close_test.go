@@ -42,7 +42,7 @@ func TestPromise7EphemeralsGoTogether(t *testing.T) {
 			owner.send(wire.Request{Op: wire.OpCloseSession})
 		}
 		for range 20 { // behind the end, or just before it
-			owner.ws.WriteMessage(owner.kind, owner.codec.AppendRequest(nil, &wire.Request{Xid: 9999, Op: wire.OpCreate,
+			owner.link.WriteMessage(owner.kind, owner.codec.AppendRequest(nil, &wire.Request{Xid: 9999, Op: wire.OpCreate,
 				Body: &znode.Create{Path: "/l/late-", ACL: znode.OpenACL, Mode: znode.Mode{Kind: znode.Ephemeral, Sequential: true}}}))
 		}
 		left := 2 * count

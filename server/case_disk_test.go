@@ -53,7 +53,7 @@ func (f hangingFile) SyncTo(n int64) (bool, error) {
 // to say.
 func TestC025HangingDiskExpiresNobody(t *testing.T) {
 	fs := &hangingFS{FS: vfs.NewMem()}
-	s, err := openOn(Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", MaxOutstanding: 8},
+	s, err := openOn(Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", ZKListen: "none", MaxOutstanding: 8},
 		slog.New(slog.NewTextHandler(t.Output(), nil)), fs)
 	if err != nil {
 		t.Fatal(err)

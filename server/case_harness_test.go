@@ -29,6 +29,8 @@ var (
 	container  = znode.Mode{Kind: znode.Container}
 
 	protocols = []string{subprotocolJute, subprotocolJSON}
+	// everyDoor is protocols and ZooKeeper's own.
+	everyDoor = append(protocols[:2:2], zooKeeper)
 )
 
 // openAs opens a session on a new connection.
@@ -149,9 +151,9 @@ func (r *rawClient) wantTold(what string, want ...string) {
 // without one, and what came before.
 func (r *rawClient) closed() (code int, before [][]byte) {
 	r.t.Helper()
-	r.ws.SetReadDeadline(time.Now().Add(20 * time.Second))
+	r.link.SetReadDeadline(time.Now().Add(20 * time.Second))
 	for {
-		_, b, err := r.ws.ReadMessage()
+		_, b, err := r.link.ReadMessage()
 		if err == nil {
 			before = append(before, b)
 			continue
@@ -168,13 +170,16 @@ func (r *rawClient) closed() (code int, before [][]byte) {
 
 func (r *rawClient) wantClosed(what string, want int) {
 	r.t.Helper()
+	if _, ok := r.link.(framed); ok {
+		want = -1 // ZooKeeper's protocol has no words for it
+	}
 	if code, _ := r.closed(); code != want {
 		r.t.Errorf("%s: closed with %d, want %d", what, code, want)
 	}
 }
 
 // drop cuts the connection without a word, as a crash of the client would.
-func (r *rawClient) drop() { r.ws.NetConn().Close() }
+func (r *rawClient) drop() { r.link.NetConn().Close() }
 
 // connOf is the server's side of the session's connection.
 func connOf(t *testing.T, s *Server, id session.ID) *conn {
@@ -235,7 +240,7 @@ func restartInOrder(t *testing.T, s *Server) *Server {
 	t.Helper()
 	stopServer(t, s)
 	cfg := s.cfg
-	cfg.Listen = "127.0.0.1:0"
+	cfg.Listen, cfg.ZKListen = "127.0.0.1:0", "127.0.0.1:0"
 	return startServer(t, cfg)
 }
 
@@ -247,7 +252,7 @@ func restored(t *testing.T, s *Server) *Server {
 		t.Fatal(err)
 	}
 	cfg := s.cfg
-	cfg.DataDir, cfg.Listen = filepath.Join(t.TempDir(), "new"), "127.0.0.1:0"
+	cfg.DataDir, cfg.Listen, cfg.ZKListen = filepath.Join(t.TempDir(), "new"), "127.0.0.1:0", "127.0.0.1:0"
 	if _, err := RestoreDataDir(cfg.DataDir, &b, s.log); err != nil {
 		t.Fatal(err)
 	}
@@ -292,3 +297,6 @@ func heapBytes() int64 {
 func rawInt(b []byte, v int32) []byte  { return binary.BigEndian.AppendUint32(b, uint32(v)) }
 func rawLong(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
 func rawStr(b []byte, s string) []byte { return append(rawInt(b, int32(len(s))), s...) }
+
+// zooKeeper names ZooKeeper's own door beside the websocket's subprotocols.
+const zooKeeper = "zookeeper"

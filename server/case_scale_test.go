@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
+
 	"github.com/tenure-dev/tenure/wire"
 	"github.com/tenure-dev/tenure/znode"
 )
@@ -109,7 +111,7 @@ func TestC151IdleConnectionsAreKeptAlive(t *testing.T) {
 	idle, busy := openAs(t, s, subprotocolJute, 40*time.Second), openAs(t, s, subprotocolJSON, 40*time.Second)
 	pings := map[*rawClient]int{}
 	for _, r := range []*rawClient{idle, busy} {
-		r.ws.SetPingHandler(func(string) error { pings[r]++; return nil })
+		r.link.(*websocket.Conn).SetPingHandler(func(string) error { pings[r]++; return nil })
 	}
 	silent := func(r *rawClient, d time.Duration) { connOf(t, s, r.session.Session).wroteAt.Store(s.now() - int64(d)) }
 	waitFor(t, "calm", 10*time.Second, func() bool {

@@ -32,7 +32,7 @@ func dialStalling(t *testing.T, s *Server, protocol string) *rawClient {
 	t.Cleanup(func() { ws.Close() })
 	r := dialRaw(t, s, protocol)
 	r.drop()
-	r.ws = ws
+	r.link = ws
 	return r
 }
 
@@ -138,14 +138,14 @@ func TestC155StalledReaderTakesNoRoom(t *testing.T) {
 	normal.must("/d", data, persistent)
 	stalled := dialStalling(t, s, subprotocolJute)
 	stalled.connect(wire.ConnectRequest{TimeoutMs: 40_000})
-	stalled.ws.SetWriteDeadline(time.Now().Add(time.Second))
+	stalled.link.SetWriteDeadline(time.Now().Add(time.Second))
 	for err := error(nil); err == nil; {
 		stalled.xid++
 		q := wire.Request{Xid: stalled.xid, Op: wire.OpGetData, Body: &wire.PathWatch{Path: "/d"}}
 		if stalled.xid > 300 {
 			q.Op, q.Body = wire.OpSetData, &znode.SetData{Path: "/d", Data: []byte(data), Version: -1}
 		}
-		err = stalled.ws.WriteMessage(stalled.kind, stalled.codec.AppendRequest(nil, &q))
+		err = stalled.link.WriteMessage(stalled.kind, stalled.codec.AppendRequest(nil, &q))
 	}
 	t.Logf("sent %d requests; outstanding %d bytes", stalled.xid, s.figures().OutstandingBytes)
 	began := time.Now()

@@ -19,13 +19,16 @@ type Config struct {
 	// Listen is the address of websocket and HTTP, default 127.0.0.1:2180. Port 0
 	// picks a free one.
 	Listen string
-	// ZKListen and PeerListen are the addresses of ZooKeeper's own protocol and of the
-	// other members. This version serves neither, so Validate refuses a value.
-	ZKListen, PeerListen string
+	// ZKListen is the address of ZooKeeper's own protocol in plain text, default
+	// 127.0.0.1:2181; "none" serves none. ZKTLSListen is that above TLS, by default none.
+	ZKListen, ZKTLSListen string
+	// PeerListen is the address of the other members. This version has none, so Validate
+	// refuses a value.
+	PeerListen string
 
-	// TLS applies to every listener.
+	// TLS applies to Listen and ZKTLSListen.
 	TLS TLSConfig
-	// Insecure allows Listen to be reachable from other machines without TLS that
+	// Insecure allows addresses to be reachable from other machines without TLS that
 	// requires client certificates.
 	Insecure bool
 	// AllowedOrigins are further origins ("https://console.example.com") whose pages
@@ -38,6 +41,9 @@ type Config struct {
 	// MinSessionTimeout and MaxSessionTimeout bound what sessions negotiate, default
 	// 1 s and 40 s.
 	MinSessionTimeout, MaxSessionTimeout time.Duration
+	// ZKMinSessionTimeout and ZKMaxSessionTimeout do so for clients of ZooKeeper's
+	// protocol, default 4 s and 40 s: ZooKeeper's own 2 and 20 ticks of 2 s.
+	ZKMinSessionTimeout, ZKMaxSessionTimeout time.Duration
 	// MaxMessageBytes bounds one request and one reply, default 1048575: the rule of
 	// ZooKeeper's jute.maxbuffer, which clients must agree on.
 	MaxMessageBytes int64
@@ -160,9 +166,14 @@ func (c Config) Validate() error {
 	}
 	c.validateAddresses(fail)
 	c.validateTLS(fail)
-	if c.MinSessionTimeout > c.MaxSessionTimeout {
-		fail("min-session-timeout", c.MinSessionTimeout.String(),
-			"must not be above max-session-timeout = "+c.MaxSessionTimeout.String())
+	for _, t := range []struct {
+		prefix   string
+		min, max time.Duration
+	}{{"", c.MinSessionTimeout, c.MaxSessionTimeout}, {"zk-", c.ZKMinSessionTimeout, c.ZKMaxSessionTimeout}} {
+		if t.min > t.max {
+			fail(t.prefix+"min-session-timeout", t.min.String(),
+				"must not be above "+t.prefix+"max-session-timeout = "+t.max.String())
+		}
 	}
 	if int64(c.OutboxBytes) < 2*c.MaxMessageBytes {
 		fail("outbox-bytes", formatBytes(int64(c.OutboxBytes)),
@@ -178,9 +189,9 @@ func (c Config) Validate() error {
 func (c *Config) validateAddresses(fail func(key, value, rule string)) {
 	seen := map[string]string{}
 	for _, l := range []struct{ key, addr string }{
-		{"listen", c.Listen}, {"zk-listen", c.ZKListen}, {"peer-listen", c.PeerListen},
+		{"listen", c.Listen}, {"zk-listen", c.ZKListen}, {"zk-tls-listen", c.ZKTLSListen}, {"peer-listen", c.PeerListen},
 	} {
-		if l.addr == "" {
+		if l.addr == "" || l.addr == addressNone {
 			continue
 		}
 		_, port, _ := net.SplitHostPort(l.addr) // form already checked
@@ -188,9 +199,6 @@ func (c *Config) validateAddresses(fail func(key, value, rule string)) {
 			fail(l.key, l.addr, "must not have the port of "+first)
 		}
 		seen[port] = l.key
-	}
-	if c.ZKListen != "" {
-		fail("zk-listen", c.ZKListen, "this version does not serve ZooKeeper's own protocol yet; leave it unset")
 	}
 	if c.PeerListen != "" {
 		fail("peer-listen", c.PeerListen, "this version has one member only and talks to no peers yet; leave it unset")
@@ -211,12 +219,28 @@ func (c *Config) validateTLS(fail func(key, value, rule string)) {
 	case !verifies && t.ClientCAFile != "":
 		fail("tls-client-ca", t.ClientCAFile, "has no effect unless tls-client-auth is request or require")
 	}
+	if c.ZKTLSListen != "" && t.CertFile == "" {
+		fail("zk-tls-listen", c.ZKTLSListen, "needs tls-cert and tls-key")
+	}
 	secured := t.CertFile != "" && t.ClientAuth == ClientAuthRequire
-	if host, _, _ := net.SplitHostPort(c.Listen); !isLoopback(host) && !secured && !c.Insecure {
-		fail("listen", c.Listen, "can be reached from other machines, which needs tls-cert, tls-key and "+
-			"tls-client-auth = require, or insecure = true if you accept that everybody who reaches it may use it")
+	const accept = "insecure = true if you accept that everybody who reaches it may use it"
+	for _, l := range []struct {
+		key, addr string
+		secured   bool
+		rule      string
+	}{
+		{"listen", c.Listen, secured, "needs tls-cert, tls-key and tls-client-auth = require, or " + accept},
+		{"zk-listen", c.ZKListen, false, "needs zk-tls-listen in its place, with tls-client-auth = require, or " + accept},
+		{"zk-tls-listen", c.ZKTLSListen, secured, "needs tls-client-auth = require, or " + accept},
+	} {
+		if host, _, _ := net.SplitHostPort(l.addr); l.addr != "" && l.addr != addressNone && !isLoopback(host) && !l.secured && !c.Insecure {
+			fail(l.key, l.addr, "can be reached from other machines, which "+l.rule)
+		}
 	}
 }
+
+// addressNone is the address of a door that stays shut.
+const addressNone = "none"
 
 // isLoopback reports whether host can only be reached from this machine. Names
 // besides localhost are not looked up: what they mean may change.

@@ -56,8 +56,10 @@ var settings = []setting{
 		value: func(c *Config) settingValue { return textValue{field: &c.DataDir} }},
 	{name: "listen", def: "127.0.0.1:2180", help: "Address of websocket and HTTP; port 0 picks a free one.",
 		value: func(c *Config) settingValue { return textValue{&c.Listen, isAddress} }},
-	{name: "zk-listen", help: "Address of ZooKeeper's own protocol. Not served by this version yet.",
-		value: func(c *Config) settingValue { return textValue{&c.ZKListen, isAddress} }},
+	{name: "zk-listen", def: "127.0.0.1:2181", help: "Address of ZooKeeper's own protocol, plain text; none = not served, port 0 picks a free one.",
+		value: func(c *Config) settingValue { return textValue{&c.ZKListen, isAddressOrNone} }},
+	{name: "zk-tls-listen", help: "Address of ZooKeeper's own protocol above TLS.",
+		value: func(c *Config) settingValue { return textValue{&c.ZKTLSListen, isAddress} }},
 	{name: "peer-listen", help: "Address for the other members. Not served by this version yet.",
 		value: func(c *Config) settingValue { return textValue{&c.PeerListen, isAddress} }},
 
@@ -85,6 +87,14 @@ var settings = []setting{
 	{name: "max-session-timeout", def: "40s", help: "Longest session timeout that is granted.",
 		value: func(c *Config) settingValue {
 			return durationValue{&c.MaxSessionTimeout, 10 * time.Millisecond, maxTimeout}
+		}},
+	{name: "zk-min-session-timeout", def: "4s", help: "Shortest session timeout that is granted to clients of ZooKeeper's protocol.",
+		value: func(c *Config) settingValue {
+			return durationValue{&c.ZKMinSessionTimeout, 10 * time.Millisecond, maxTimeout}
+		}},
+	{name: "zk-max-session-timeout", def: "40s", help: "Longest session timeout that is granted to clients of ZooKeeper's protocol.",
+		value: func(c *Config) settingValue {
+			return durationValue{&c.ZKMaxSessionTimeout, 10 * time.Millisecond, maxTimeout}
 		}},
 	{name: "max-message-bytes", def: "1048575", help: "Largest request and reply, as ZooKeeper's jute.maxbuffer.",
 		value: func(c *Config) settingValue { return bytesValue[int64]{&c.MaxMessageBytes, 1 << 10, 64 << 20} }},

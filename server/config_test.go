@@ -145,7 +145,7 @@ func TestC145ConfigMistakes(t *testing.T) {
 		{"address without port", "listen: 127.0.0.1\n", []string{"listen", `"127.0.0.1"`, "host:port"}},
 		{"port too large", "listen: 127.0.0.1:70000\n", []string{"listen", "70000", "0 to 65535"}},
 		{"same port twice", "listen: 127.0.0.1:7\npeer-listen: 127.0.0.1:7\n", []string{"peer-listen", "port of listen"}},
-		{"door that is not built", "zk-listen: 127.0.0.1:2181\n", []string{"zk-listen", `"127.0.0.1:2181"`, "leave it unset"}},
+		{"door that is not built", "peer-listen: 127.0.0.1:2182\n", []string{"peer-listen", `"127.0.0.1:2182"`, "leave it unset"}},
 		{"reachable without TLS", "listen: 0.0.0.0:2180\n", []string{"listen", `"0.0.0.0:2180"`, "insecure"}},
 		{"all addresses without TLS", "listen: ':2180'\n", []string{"listen", "insecure"}},
 		{"reachable, accepted", "listen: 0.0.0.0:2180\ninsecure: true\n", nil},

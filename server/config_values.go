@@ -188,6 +188,17 @@ func isAddress(text string) error {
 	return nil
 }
 
+// isAddressOrNone is the rule of a door that may stay shut.
+func isAddressOrNone(text string) error {
+	if text == addressNone {
+		return nil
+	}
+	if err := isAddress(text); err != nil {
+		return rule("%w, or %s", err, addressNone)
+	}
+	return nil
+}
+
 // isHost is the rule of one entry of allowed-hosts.
 func isHost(text string) error {
 	if text == "" || strings.ContainsAny(text, "/ *@") || (strings.Contains(text, ":") && canonicalHost(text) == "") {

@@ -54,6 +54,7 @@ type conn struct {
 	srv    *Server
 	door   door
 	codec  wire.ServerCodec
+	terms  *terms
 	id     watch.Watcher
 	remote string
 

@@ -85,10 +85,12 @@ func (c *conn) admit(r *wire.ConnectRequest) error {
 	return nil
 }
 
-// openSession is the transaction that a handshake without a session asks for.
-func (s *Server) openSession(r *wire.ConnectRequest) *znode.OpenSession {
+// openSession is the transaction that a handshake without a session asks for. What is
+// granted here stays for the session's life: it is part of the replicated state, so that
+// a restart cannot shorten what a client was promised (promise P6).
+func (c *conn) openSession(r *wire.ConnectRequest) *znode.OpenSession {
 	op := &znode.OpenSession{TimeoutMs: session.Negotiate(r.TimeoutMs,
-		int32(s.cfg.MinSessionTimeout.Milliseconds()), int32(s.cfg.MaxSessionTimeout.Milliseconds()))}
+		int32(c.terms.minTimeout.Milliseconds()), int32(c.terms.maxTimeout.Milliseconds()))}
 	rand.Read(op.Password[:])
 	return op
 }
@@ -176,6 +178,7 @@ func (c *conn) receive(msg []byte) error {
 		return err
 	}
 	k := &call{c: c, req: req, bytes: len(msg), start: c.arrivedAt, ids: *c.ids.Load()}
+	oversized := c.srv.cfg.oversized(&req)
 	switch {
 	case req.Err != znode.OK:
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: req.Err, Detail: req.Detail}
@@ -187,6 +190,8 @@ func (c *conn) receive(msg []byte) error {
 		}
 	case req.Op == wire.OpKillSession && !isSuper(k.ids):
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.NoAuth}
+	case oversized != "":
+		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.BadArguments, Detail: oversized}
 	case req.Seq > 0 && !k.isWrite():
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.BadArguments,
 			Detail: fmt.Sprintf("seq %d numbers a write, and %v is none", req.Seq, req.Op)}

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -179,12 +178,10 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 
 // identities are those that a connection has before any addauth: its address, and
 // the subject of its client certificate.
-func (s *Server) identities(r *http.Request) []znode.Identity {
-	ids := []znode.Identity{{Scheme: "ip", ID: hostOf(r.RemoteAddr)}}
-	if g, ok := r.Context().Value(connKey{}).(*gatherConn); ok {
-		if id, ok := certIdentity(tlsState(g.Conn)); ok {
-			ids = append(ids, id)
-		}
+func identities(g *gatherConn) []znode.Identity {
+	ids := []znode.Identity{{Scheme: "ip", ID: hostOf(g.RemoteAddr().String())}}
+	if id, ok := certIdentity(tlsState(g.Conn)); ok {
+		ids = append(ids, id)
 	}
 	return ids
 }

@@ -1,8 +1,12 @@
 package server
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
+	"io"
 	"log/slog"
+	"net"
 	"testing"
 	"time"
 
@@ -20,6 +24,9 @@ func startServer(t *testing.T, cfg Config) *Server {
 	}
 	if cfg.Listen == "" {
 		cfg.Listen = "127.0.0.1:0"
+	}
+	if cfg.ZKListen == "" {
+		cfg.ZKListen = "127.0.0.1:0"
 	}
 	s, err := Open(cfg, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
@@ -41,7 +48,7 @@ func stopServer(t *testing.T, s *Server) {
 // rawClient is a client without any cleverness: it sends and receives single messages.
 type rawClient struct {
 	t      *testing.T
-	ws     *websocket.Conn
+	link   rawLink
 	codec  rawCodec
 	kind   int
 	xid    int32
@@ -52,19 +59,66 @@ type rawClient struct {
 	session wire.ConnectReply
 }
 
+// rawLink is what carries messages: a websocket, or a TCP connection with ZooKeeper's framing.
+type rawLink interface {
+	WriteMessage(kind int, b []byte) error
+	ReadMessage() (kind int, b []byte, err error)
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+	NetConn() net.Conn
+	Close() error
+}
+
+// framed is a rawLink with ZooKeeper's framing.
+type framed struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (f framed) NetConn() net.Conn { return f.Conn }
+
+func (f framed) WriteMessage(_ int, b []byte) error {
+	_, err := f.Write(append(rawInt(nil, int32(len(b))), b...))
+	return err
+}
+
+func (f framed) ReadMessage() (int, []byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(f.in, head[:]); err != nil {
+		return 0, nil, err
+	}
+	b := make([]byte, binary.BigEndian.Uint32(head[:]))
+	_, err := io.ReadFull(f.in, b)
+	return 0, b, err
+}
+
+// dialFramed connects to ZooKeeper's door.
+func dialFramed(t *testing.T, s *Server) framed {
+	t.Helper()
+	nc, err := net.Dial("tcp", s.ZKAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return framed{nc, bufio.NewReader(nc)}
+}
+
 type rawCodec interface {
 	wire.ClientCodec
 }
 
 func dialRaw(t *testing.T, s *Server, protocol string) *rawClient {
 	t.Helper()
+	if protocol == zooKeeper {
+		return &rawClient{t: t, link: dialFramed(t, s), codec: wire.Jute{}, sent: map[int32]wire.Op{}}
+	}
 	d := websocket.Dialer{Subprotocols: []string{protocol}, HandshakeTimeout: 5 * time.Second}
 	ws, resp, err := d.Dial("ws://"+s.Addr().String()+"/v1/ws", nil)
 	if err != nil {
 		t.Fatalf("dial: %v (%v)", err, resp)
 	}
 	t.Cleanup(func() { ws.Close() })
-	r := &rawClient{t: t, ws: ws, codec: wire.Jute{}, kind: websocket.BinaryMessage, sent: map[int32]wire.Op{}}
+	r := &rawClient{t: t, link: ws, codec: wire.Jute{}, kind: websocket.BinaryMessage, sent: map[int32]wire.Op{}}
 	if protocol == subprotocolJSON {
 		r.codec, r.kind = wire.JSON{}, websocket.TextMessage
 	}
@@ -95,15 +149,15 @@ func openRaw(t *testing.T, s *Server) *rawClient {
 
 func (r *rawClient) write(b []byte) {
 	r.t.Helper()
-	if err := r.ws.WriteMessage(r.kind, b); err != nil {
+	if err := r.link.WriteMessage(r.kind, b); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 func (r *rawClient) read() []byte {
 	r.t.Helper()
-	r.ws.SetReadDeadline(time.Now().Add(20 * time.Second))
-	_, b, err := r.ws.ReadMessage()
+	r.link.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_, b, err := r.link.ReadMessage()
 	if err != nil {
 		r.t.Fatalf("read: %v", err)
 	}

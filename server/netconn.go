@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -89,6 +90,25 @@ func (g *gatherConn) Close() error {
 		g.once.Do(g.closed)
 	}
 	return err
+}
+
+// closeWait is what a peer has to close its side after the server has closed its own.
+const closeWait = time.Second
+
+// closeWrites ends the writing side. The reader is left a moment, since closing a socket
+// with unread input makes the kernel drop what was sent; then it ends too.
+func (g *gatherConn) closeWrites() {
+	if half, ok := g.Conn.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+	}
+	g.SetReadDeadline(time.Now().Add(closeWait))
+}
+
+// drain reads what the peer still sends, until it closes or closeWait is over, and closes
+// the socket. The last call of its reader.
+func (g *gatherConn) drain() {
+	io.CopyBuffer(io.Discard, io.LimitReader(g.Conn, 1<<20), make([]byte, 512))
+	g.Close()
 }
 
 // gather makes later writes wait for Flush.

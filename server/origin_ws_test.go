@@ -15,7 +15,7 @@ import (
 // openForUpgrades opens a real server on a free port.
 func openForUpgrades(t *testing.T, c Config) *Server {
 	t.Helper()
-	c.DataDir, c.Listen = filepath.Join(t.TempDir(), "data"), "127.0.0.1:0"
+	c.DataDir, c.Listen, c.ZKListen = filepath.Join(t.TempDir(), "data"), "127.0.0.1:0", "none"
 	s, err := Open(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 	}
 	at := len(*buf)
 	*buf = appendMessage(*buf, func(b []byte) []byte { return c.codec.AppendReply(b, &r) })
-	if size := int64(len(*buf) - at); size > c.srv.replyLimit {
+	if size := int64(len(*buf) - at - 4); size > c.terms.replyLimit {
 		r.Body, r.Err, r.Detail = nil, tooLarge, c.srv.tooLargeDetail()
 		*buf = appendMessage((*buf)[:at], func(b []byte) []byte { return c.codec.AppendReply(b, &r) })
 	}
@@ -195,7 +195,7 @@ func (s *Server) readPath(c *conn, k *call, b *wire.PathWatch) (any, znode.Error
 	if k.req.Op == wire.OpGetData {
 		return &wire.DataReply{Data: n.Data, Stat: znode.StatOf(n, kids)}, znode.OK
 	}
-	if kids.Live*nameBytes > s.replyLimit {
+	if kids.Live*nameBytes > c.terms.replyLimit {
 		return nil, tooLarge // spare the listing
 	}
 	names, err := s.store.List(b.Path, "", 0)

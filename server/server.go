@@ -60,10 +60,13 @@ type Server struct {
 	watches     watches
 	outstanding *budget
 	outboxBytes atomic.Int64 // in all outboxes
-	replyLimit  int64
+	nativeTerms terms
+	zkTerms     terms
 	diskFull    atomic.Bool
 
 	listener net.Listener
+	zk       net.Listener // ZooKeeper's protocol; nil if not served
+	zkTLS    net.Listener // the same above TLS
 	http     *http.Server
 	upgrader websocket.Upgrader
 	conns    connTable
@@ -95,7 +98,7 @@ func openOn(cfg Config, log *slog.Logger, fs vfs.FS) (*Server, error) {
 	s.pending.mu.calls = map[uint64]*call{}
 	s.watches.cfg, s.watches.registry, s.watches.conns = &s.cfg, watch.NewRegistry(), map[watch.Watcher]*conn{}
 	s.outstanding = newBudget(cfg.MaxOutstandingBytes)
-	s.replyLimit = cfg.MaxMessageBytes*4/3 + 8192
+	s.nativeTerms, s.zkTerms = nativeTerms(&cfg), zkTerms(&cfg)
 	s.conns.open = map[*conn]struct{}{}
 	s.conns.perIP = map[string]int{}
 	s.metrics = newMetrics(Build(), s.figures)
@@ -104,6 +107,38 @@ func openOn(cfg Config, log *slog.Logger, fs vfs.FS) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// listen opens the doors: nobody is let in yet.
+func (s *Server) listen() error {
+	doors := []struct {
+		key, addr string
+		secure    bool
+		ln        *net.Listener
+	}{
+		{"listen", s.cfg.Listen, s.cfg.TLS.CertFile != "", &s.listener},
+		{"zk-listen", s.cfg.ZKListen, false, &s.zk},
+		{"zk-tls-listen", s.cfg.ZKTLSListen, true, &s.zkTLS},
+	}
+	for _, d := range doors {
+		if d.addr == "" || d.addr == addressNone {
+			continue
+		}
+		ln, err := net.Listen("tcp", d.addr)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", d.key, d.addr, err)
+		}
+		if d.secure {
+			secured, err := secureListener(ln, &s.cfg, s.log)
+			if err != nil {
+				ln.Close()
+				return err
+			}
+			ln = secured
+		}
+		*d.ln = gatherListener{ln, s}
+	}
+	return nil
 }
 
 // randomOrigin draws the number that tells this process's proposals from those of
@@ -119,13 +154,8 @@ func (s *Server) open(fs vfs.FS) (err error) {
 	if err := os.MkdirAll(s.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data-dir: %w", err)
 	}
-	// The port first: a second process on it should not touch the data.
-	plain, err := net.Listen("tcp", s.cfg.Listen)
-	if err != nil {
-		return fmt.Errorf("listen %s: %w", s.cfg.Listen, err)
-	}
-	if s.listener, err = secureListener(plain, &s.cfg, s.log); err != nil {
-		plain.Close()
+	// The ports first: a second process on them should not touch the data.
+	if err := s.listen(); err != nil {
 		return err
 	}
 	if s.token, err = openAdminToken(s.cfg.DataDir); err != nil {
@@ -211,8 +241,13 @@ func (s *Server) start() {
 	s.tasks.Go(func() error { s.expire(ctx); return nil })
 	s.tasks.Go(func() error { s.reap(ctx); return nil })
 	s.tasks.Go(func() error { s.keepAlive(ctx); return nil })
+	for _, l := range []net.Listener{s.zk, s.zkTLS} {
+		if l != nil {
+			s.tasks.Go(func() error { s.serveZooKeeper(l); return nil })
+		}
+	}
 	s.tasks.Go(func() error {
-		if err := s.http.Serve(gatherListener{s.listener, s}); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 			s.fail(fmt.Errorf("listen %s: %w", s.cfg.Listen, err))
 		}
 		return nil
@@ -221,6 +256,19 @@ func (s *Server) start() {
 
 // Addr is the address of websocket and HTTP, with the port that was picked.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// ZKAddr is the address of ZooKeeper's protocol, nil if it is not served there.
+func (s *Server) ZKAddr() net.Addr { return addrOf(s.zk) }
+
+// ZKTLSAddr is the address of ZooKeeper's protocol above TLS, nil if there is none.
+func (s *Server) ZKTLSAddr() net.Addr { return addrOf(s.zkTLS) }
+
+func addrOf(l net.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}
 
 // Failed is closed when the member can no longer work (a failed disk). Err says why.
 func (s *Server) Failed() <-chan struct{} { return s.failed }
@@ -262,6 +310,11 @@ func (s *Server) close() error {
 		s.http.Close()
 	} else if s.listener != nil {
 		s.listener.Close()
+	}
+	for _, l := range []net.Listener{s.zk, s.zkTLS} {
+		if l != nil {
+			l.Close()
+		}
 	}
 	if s.stop != nil {
 		s.stop()

@@ -26,13 +26,9 @@ const (
 	handshakeAcceptWait = 5 * time.Millisecond // after a failed accept, as net/http waits at first
 )
 
-// secureListener is how every door gets its listener: ln itself without TLS, else one
-// that hands out connections whose handshake is done, under one configuration. The
-// result owns ln.
+// secureListener hands out connections of ln whose TLS handshake is done. The result
+// owns ln.
 func secureListener(ln net.Listener, c *Config, log *slog.Logger) (net.Listener, error) {
-	if c.TLS.CertFile == "" {
-		return ln, nil
-	}
 	files := &tlsFiles{from: c.TLS, log: log}
 	if err := files.load(); err != nil {
 		return nil, err

@@ -19,11 +19,8 @@ const (
 	subprotocolJSON = "tenure.v1.json"
 )
 
-const (
-	// wsReadBuffer is what an idle connection keeps; gatherConn reads ahead when more comes.
-	wsReadBuffer = 256
-	closeWait    = time.Second
-)
+// wsReadBuffer is what an idle connection keeps; gatherConn reads ahead when more comes.
+const wsReadBuffer = 256
 
 // wsWriteBuffers lends the websocket library its write buffers.
 var wsWriteBuffers sync.Pool
@@ -51,7 +48,8 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	nc := ws.NetConn().(*gatherConn)
 	d := &wsDoor{ws: ws, nc: nc, kind: kind}
-	c := newConn(s, d, codec, r.RemoteAddr, s.identities(r))
+	c := newConn(s, d, codec, r.RemoteAddr, identities(nc))
+	c.terms = &s.nativeTerms
 	nc.gather(s.cfg.WriteTimeout)
 	ws.SetPingHandler(func(data string) error {
 		ws.WriteControl(websocket.PongMessage, []byte(data), time.Time{})
@@ -143,9 +141,7 @@ func (d *wsDoor) Ping() error {
 	return d.nc.Flush()
 }
 
-// Close implements door: it says why and ends the writing side. The reader is left a
-// moment, since closing a socket with unread input makes the kernel drop what was
-// sent; then it ends too.
+// Close implements door: it says why and ends the writing side.
 func (d *wsDoor) Close(why closeReason) {
 	text := why.text
 	if len(text) > 120 { // a control frame holds 125 bytes
@@ -154,16 +150,12 @@ func (d *wsDoor) Close(why closeReason) {
 	d.nc.limitWrites(closeWait)
 	d.ws.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(why.code, text))
 	d.nc.Flush()
-	if half, ok := d.nc.Conn.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
-	}
-	d.nc.SetReadDeadline(time.Now().Add(closeWait))
+	d.nc.closeWrites()
 }
 
 // Finish implements door.
 func (d *wsDoor) Finish() {
-	io.CopyBuffer(io.Discard, io.LimitReader(d.nc.Conn, 1<<20), make([]byte, 512))
-	d.nc.Close()
+	d.nc.drain()
 	if d.lent != nil {
 		putBuffer(d.lent)
 	}

@@ -58,9 +58,11 @@ type daemon struct {
 	t       *testing.T
 	dir     string // its data directory
 	address string
-	cmd     *exec.Cmd
-	drained chan struct{} // closed when its output has ended
-	output  bytes.Buffer  // its beginning; complete once drained
+	// zkAddress is that of ZooKeeper's protocol, "" if it is not served.
+	zkAddress string
+	cmd       *exec.Cmd
+	drained   chan struct{} // closed when its output has ended
+	output    bytes.Buffer  // its beginning; complete once drained
 }
 
 // outputMax bounds what is kept of a daemon's output.
@@ -85,8 +87,11 @@ func startDaemon(t *testing.T, dir string, args ...string) *daemon {
 func launchDaemon(t *testing.T, dir string, args ...string) (*daemon, error) {
 	t.Helper()
 	d := &daemon{t: t, dir: dir, drained: make(chan struct{})}
-	if len(args) == 0 || args[0] != "--listen" {
-		args = append([]string{"--listen", "127.0.0.1:0"}, args...)
+	// A flag must not be given twice.
+	for _, door := range []string{"--listen", "--zk-listen"} {
+		if !slices.Contains(args, door) {
+			args = append([]string{door, "127.0.0.1:0"}, args...)
+		}
 	}
 	d.cmd = exec.Command(program(t, "tenured"), append([]string{"--data-dir", dir}, args...)...)
 	d.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TENURE_") })
@@ -99,13 +104,14 @@ func launchDaemon(t *testing.T, dir string, args ...string) (*daemon, error) {
 		t.Fatal(err)
 	}
 	w.Close()
-	ready := make(chan string, 1)
+	ready := make(chan [2]string, 1)
 	go d.drain(output, ready)
 	t.Cleanup(d.kill)
 	timer := time.NewTimer(startDeadline)
 	defer timer.Stop()
 	select {
-	case d.address = <-ready:
+	case addresses := <-ready:
+		d.address, d.zkAddress = addresses[0], addresses[1]
 		return d, nil
 	case <-d.drained:
 		d.cmd.Wait()
@@ -116,19 +122,19 @@ func launchDaemon(t *testing.T, dir string, args ...string) (*daemon, error) {
 	}
 }
 
-// drain reads the daemon's output to its end and sends the address in the ready line.
-func (d *daemon) drain(output *os.File, ready chan<- string) {
+// drain reads the daemon's output to its end and sends the addresses in the ready line.
+func (d *daemon) drain(output *os.File, ready chan<- [2]string) {
 	defer close(d.drained)
 	defer output.Close()
-	pattern := regexp.MustCompile(`\bready .*?listen=(\S+)`)
+	pattern := regexp.MustCompile(`\bready listen=(\S+)(?: zk-listen=(\S+))?`)
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if d.output.Len() < outputMax {
 			d.output.WriteString(lines.Text() + "\n")
 		}
 		if m := pattern.FindStringSubmatch(lines.Text()); m != nil {
 			select {
-			case ready <- m[1]:
-			default: // it says so twice, to people and to the log
+			case ready <- [2]string{m[1], m[2]}:
+			default: // somebody reads the first only
 			}
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // benchServer runs a server until the test ends and returns its address.
 func benchServer(t *testing.T) string {
 	t.Helper()
-	s, err := server.Open(server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0"}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	s, err := server.Open(server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", ZKListen: "none"}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, stderr: &lockedBuffer{}, rest: &lockedBuffer{}, fields: map[string]string{}}
-	p.cmd = command(t, env, append([]string{"--listen", "127.0.0.1:0"}, args...)...)
+	p.cmd = command(t, env, append([]string{"--listen", "127.0.0.1:0", "--zk-listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Stderr = p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {

@@ -38,7 +38,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	announce(stdout, log, &c, s.Addr().String(), f.hints)
+	announce(stdout, log, &c, addressesOf(s), f.hints)
 
 	select {
 	case <-ctx.Done():
@@ -70,17 +70,34 @@ func moreProcessors() {
 
 // announce says that requests are served from now on: one line that scripts wait for,
 // a record in the log, and for people what to try.
-func announce(stdout io.Writer, log *slog.Logger, c *server.Config, addr string, hints bool) {
+func announce(stdout io.Writer, log *slog.Logger, c *server.Config, doors []any, hints bool) {
 	b := server.Build()
-	fmt.Fprintf(stdout, "tenured ready listen=%s data-dir=%s version=%s\n", addr, quoteIfNeeded(c.DataDir), b.Version)
-	log.Info("ready", "listen", addr, "data_dir", c.DataDir, "version", b.Version, "commit", b.Commit,
-		"tls", c.TLS.CertFile != "", "pid", os.Getpid())
-	if c.Insecure && c.TLS.ClientAuth != server.ClientAuthRequire {
-		log.Warn("insecure is set: everybody who reaches this address may use the server", "listen", addr)
+	fmt.Fprint(stdout, "tenured ready")
+	for i := 0; i < len(doors); i += 2 {
+		fmt.Fprintf(stdout, " %s=%s", doors[i], doors[i+1])
 	}
+	fmt.Fprintf(stdout, " data-dir=%s version=%s\n", quoteIfNeeded(c.DataDir), b.Version)
+	log.Info("ready", append(doors, "data_dir", c.DataDir, "version", b.Version, "commit", b.Commit,
+		"tls", c.TLS.CertFile != "", "pid", os.Getpid())...)
+	if c.Insecure && c.TLS.ClientAuth != server.ClientAuthRequire {
+		log.Warn("insecure is set: everybody who reaches these addresses may use the server", doors...)
+	}
+	addr := doors[1].(string)
 	if file, ok := stdout.(*os.File); hints || ok && term.IsTerminal(int(file.Fd())) {
 		printHints(stdout, c, addr)
 	}
+}
+
+// addressesOf lists the doors that are open, each as setting and address.
+func addressesOf(s *server.Server) []any {
+	doors := []any{"listen", s.Addr().String()}
+	if a := s.ZKAddr(); a != nil {
+		doors = append(doors, "zk-listen", a.String())
+	}
+	if a := s.ZKTLSAddr(); a != nil {
+		doors = append(doors, "zk-tls-listen", a.String())
+	}
+	return doors
 }
 
 // quoteIfNeeded keeps the ready line one word per value.

@@ -84,7 +84,8 @@ func TestC145StartMistakes(t *testing.T) {
 		{"misspelt duration", []string{"--history-age", "10 sec"}, exitUsage, []string{"history-age", "10 sec", "unit"}},
 		{"flag twice", []string{"--listen", addr, "--listen", addr}, exitUsage, []string{"listen", "twice"}},
 		{"same port twice", []string{"--listen", addr, "--peer-listen", addr}, exitUsage, []string{"peer-listen", addr, "port of listen"}},
-		{"door that is not built", []string{"--zk-listen", "127.0.0.1:0"}, exitUsage, []string{"zk-listen", "leave it unset"}},
+		{"door that is not built", []string{"--peer-listen", "127.0.0.1:0"}, exitUsage, []string{"peer-listen", "leave it unset"}},
+		{"ZooKeeper's port in use", []string{"--zk-listen", addr}, exitError, []string{"zk-listen", addr, "in use"}},
 		{"all addresses", []string{"--listen", ":" + port}, exitUsage, []string{"listen", port, "insecure"}},
 		{"unknown key", []string{"--config", file}, exitUsage, []string{file, "lisen", "did you mean listen?"}},
 		{"no file", []string{"--config", file + "x"}, exitUsage, []string{file + "x"}},
@@ -130,7 +131,7 @@ func TestDataDirLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	first := start(t, nil, "--data-dir", dir)
 	for _, args := range [][]string{
-		{"--listen", "127.0.0.1:0", "--data-dir", dir},
+		{"--listen", "127.0.0.1:0", "--zk-listen", "none", "--data-dir", dir},
 		{"check", "--data-dir", dir},
 		{"restore", "--data-dir", dir, "--from", os.DevNull},
 	} {

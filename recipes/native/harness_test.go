@@ -41,7 +41,7 @@ type backend struct {
 func startBackend(t testing.TB, change func(*server.Config)) *backend {
 	t.Helper()
 	b := &backend{cfg: server.Config{
-		DataDir: t.TempDir(), Listen: "127.0.0.1:0",
+		DataDir: t.TempDir(), Listen: "127.0.0.1:0", ZKListen: "none",
 		MinSessionTimeout: 100 * time.Millisecond,
 		ReapInterval:      50 * time.Millisecond,
 	}}

@@ -17,7 +17,7 @@ import (
 // startTenure runs a server of one member and a client of it behind a proxy.
 func startTenure(t *testing.T) (*Proxy, *client.Client) {
 	t.Helper()
-	s, err := server.Open(server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
+	s, err := server.Open(server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", ZKListen: "none"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
