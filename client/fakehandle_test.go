@@ -142,7 +142,7 @@ func (f *fakeEnsemble) read(fc *fakeConn, op wire.Op, b *wire.PathWatch) (any, z
 	switch {
 	case n == nil:
 		return nil, znode.NoNode
-	case !znode.Permitted(n.ACL, znode.PermRead, fc.auth) && op != wire.OpExists:
+	case !znode.AccessRead.Allowed(n.ACL, fc.auth) && op != wire.OpExists:
 		return nil, znode.NoAuth
 	case op == wire.OpExists:
 		return &wire.StatReply{Stat: stat}, znode.OK

@@ -60,6 +60,9 @@ func (k *call) isWrite() bool {
 	return false
 }
 
+// access is what the call needs of whoever asks.
+func (k *call) access() znode.Access { return wire.AccessOf(k.req.Op) }
+
 // needsBarrier reports whether the call may be answered only after a read barrier: all
 // that is not stale, and through ZooKeeper's door only what orders a session after others.
 // A heartbeat needs one too: it is acknowledged only by a leader whose leadership

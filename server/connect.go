@@ -178,7 +178,7 @@ func (c *conn) receive(msg []byte) error {
 		return err
 	}
 	k := &call{c: c, req: req, bytes: len(msg), start: c.arrivedAt, ids: *c.ids.Load()}
-	oversized := c.srv.cfg.oversized(&req)
+	oversized, need := c.srv.cfg.oversized(&req), k.access()
 	switch {
 	case req.Err != znode.OK:
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: req.Err, Detail: req.Detail}
@@ -188,7 +188,10 @@ func (c *conn) receive(msg []byte) error {
 		if k.reply.Err != znode.OK {
 			k.end = &closeReason{closePolicy, "authentication failed"}
 		}
-	case req.Op == wire.OpKillSession && !isSuper(k.ids):
+	case need == znode.AccessDenied || need == znode.AccessServer:
+		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.Unimplemented}
+		k.end = unimplemented(znode.Unimplemented)
+	case !need.Allowed(nil, k.ids): // whatever any access list says
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.NoAuth}
 	case oversized != "":
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.BadArguments, Detail: oversized}
@@ -231,11 +234,6 @@ func (c *conn) authenticate(a *wire.Auth) znode.Error {
 	}
 	c.ids.Store(&ids)
 	return znode.OK
-}
-
-// isSuper reports whether one of the identities passes every check.
-func isSuper(ids []znode.Identity) bool {
-	return slices.ContainsFunc(ids, func(id znode.Identity) bool { return id.Scheme == "super" })
 }
 
 // gone cleans up behind the reader: the watches go, the session stays.

@@ -163,8 +163,8 @@ func whoAmI(ids []znode.Identity) []znode.Identity {
 	return shown
 }
 
-// node looks a znode up and checks a permission, in ZooKeeper's order: existence first.
-func (s *Server) node(path string, perm int32, ids []znode.Identity) (*znode.Node, znode.Children, znode.Error) {
+// node looks a znode up and asks its access list, in ZooKeeper's order: existence first.
+func (s *Server) node(path string, need znode.Access, ids []znode.Identity) (*znode.Node, znode.Children, znode.Error) {
 	n, kids, err := s.store.Node(path)
 	switch {
 	case err != nil:
@@ -172,14 +172,14 @@ func (s *Server) node(path string, perm int32, ids []znode.Identity) (*znode.Nod
 		return nil, kids, znode.SystemError
 	case n == nil:
 		return nil, kids, znode.NoNode
-	case !znode.Permitted(n.ACL, perm, ids):
+	case !need.Allowed(n.ACL, ids):
 		return nil, kids, znode.NoAuth
 	}
 	return n, kids, znode.OK
 }
 
 func (s *Server) readPath(c *conn, k *call, b *wire.PathWatch) (any, znode.Error) {
-	n, kids, e := s.node(b.Path, znode.PermRead, k.ids)
+	n, kids, e := s.node(b.Path, k.access(), k.ids)
 	if k.req.Op == wire.OpExists {
 		return s.readExists(c, b, n, kids, e)
 	}
@@ -237,13 +237,13 @@ func (s *Server) readPathOnly(c *conn, k *call, path string) (any, znode.Error) 
 		}
 		return &wire.PathsReply{Paths: paths}, znode.OK
 	case wire.OpGetACL:
-		n, kids, e := s.node(path, znode.PermRead|znode.PermAdmin, k.ids)
+		n, kids, e := s.node(path, k.access(), k.ids)
 		if e != znode.OK {
 			return nil, e
 		}
 		return &wire.ACLReply{ACL: znode.MaskACL(n.ACL, k.ids), Stat: znode.StatOf(n, kids)}, znode.OK
 	case wire.OpGetAllChildrenNumber:
-		if _, _, e := s.node(path, znode.PermRead, k.ids); e != znode.OK {
+		if _, _, e := s.node(path, k.access(), k.ids); e != znode.OK {
 			return nil, e
 		}
 		count, _, err := s.store.Subtree(path)
@@ -262,7 +262,7 @@ func (s *Server) readMany(k *call, b *wire.MultiRead) (any, znode.Error) {
 	for i, op := range b.Ops {
 		res := &r.Results[i]
 		res.Op = op.Op
-		n, kids, e := s.node(op.Path, znode.PermRead, k.ids)
+		n, kids, e := s.node(op.Path, wire.AccessOf(op.Op), k.ids)
 		if res.Err = e; e != znode.OK {
 			continue
 		}
@@ -286,7 +286,7 @@ const pageMax = 10_000
 
 // readPage lists one page of children, as many as fit into a message.
 func (s *Server) readPage(k *call, b *wire.List) (any, znode.Error) {
-	n, kids, e := s.node(b.Path, znode.PermRead, k.ids)
+	n, kids, e := s.node(b.Path, k.access(), k.ids)
 	if e != znode.OK {
 		return nil, e
 	}

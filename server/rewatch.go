@@ -163,7 +163,7 @@ func (u *catchUp) compare() ([]watch.Watch, error) {
 
 // tell delivers one replayed event, if the client may read what it is about.
 func (u *catchUp) tell(zxid int64, e watch.Event) {
-	if !znode.Permitted(e.ACL, znode.PermRead, u.k.ids) {
+	if !znode.AccessRead.Allowed(e.ACL, u.k.ids) {
 		return
 	}
 	u.c.event(&wire.Event{Type: e.Type, Path: e.Path, Zxid: zxid})
@@ -190,7 +190,7 @@ func (s *Server) compareWatches(c *conn, want watch.Set, since, zxid int64) ([]w
 		return watch.Found{Exists: true, Mzxid: st.Mzxid, Pzxid: st.Pzxid, ACL: n.ACL}
 	}
 	left := watch.Compare(c.id, want, since, find, func(e watch.Event) {
-		if znode.Permitted(e.ACL, znode.PermRead, *c.ids.Load()) {
+		if znode.AccessRead.Allowed(e.ACL, *c.ids.Load()) {
 			c.event(&wire.Event{Type: e.Type, Path: e.Path, Zxid: zxid})
 		}
 	})

@@ -67,7 +67,7 @@ func (w *watches) match(changes []znode.Change, tell func(*conn, *wire.Event)) {
 	var e wire.Event
 	w.registry.Match(changes, func(ev watch.Event) {
 		c := w.conns[ev.To]
-		if znode.Permitted(ev.ACL, znode.PermRead, *c.ids.Load()) {
+		if znode.AccessRead.Allowed(ev.ACL, *c.ids.Load()) {
 			e = wire.Event{Type: ev.Type, Path: ev.Path}
 			tell(c, &e)
 		}

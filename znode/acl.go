@@ -37,35 +37,6 @@ type Identity struct {
 // OpenACL lets everybody do everything: world:anyone:cdrwa.
 var OpenACL = []ACL{{Perms: PermAll, Scheme: "world", ID: "anyone"}}
 
-// Permitted reports whether ids may do what any of the bits in perm stands for.
-// Entries are OR-ed, and an empty list permits everything: no client can store one.
-func Permitted(acl []ACL, perm int32, ids []Identity) bool {
-	if len(acl) == 0 {
-		return true
-	}
-	for i := range acl {
-		if e := &acl[i]; e.Perms&perm != 0 && e.Scheme == "world" && e.ID == "anyone" {
-			return true
-		}
-	}
-	for i := range ids {
-		if ids[i].Scheme == "super" {
-			return true
-		}
-	}
-	for i := range acl {
-		if acl[i].Perms&perm == 0 {
-			continue
-		}
-		for j := range ids {
-			if ids[j].Scheme == acl[i].Scheme && matches(&acl[i], ids[j].ID) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 func matches(e *ACL, id string) bool {
 	switch e.Scheme {
 	case "ip":
@@ -94,7 +65,7 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 // MaskACL is what getACL shows to ids: without PermAdmin the hashes in digest
 // entries are replaced by x (CVE-2019-0201). acl itself is not changed.
 func MaskACL(acl []ACL, ids []Identity) []ACL {
-	if Permitted(acl, PermAdmin, ids) {
+	if AccessAdmin.Allowed(acl, ids) {
 		return acl
 	}
 	masked := slices.Clone(acl)

@@ -29,7 +29,7 @@ func TestC059EntriesAreORed(t *testing.T) {
 	f.fails(znode.InvalidACL, &znode.SetACL{Path: "/l", ACL: []znode.ACL{}, Version: -1})
 	f.must(&znode.SetACL{Path: "/l", ACL: []znode.ACL{bob, {Perms: 0, Scheme: "world", ID: "anyone"}}, Version: -1})
 	f.fails(znode.NoAuth, &znode.SetData{Path: "/l", Version: -1})
-	if !znode.Permitted(nil, znode.PermAdmin, nil) {
+	if !znode.AccessAdmin.Allowed(nil, nil) {
 		t.Error("an empty list denies")
 	}
 }
@@ -40,7 +40,7 @@ func TestC061HashesAreMasked(t *testing.T) {
 		{Perms: znode.PermAll, Scheme: "digest", ID: "alice:H"}, {Perms: znode.PermRead, Scheme: "digest", ID: "bob:H"},
 	}
 	as := func(ids ...znode.Identity) string {
-		if !znode.Permitted(list, znode.PermRead|znode.PermAdmin, ids) {
+		if !znode.AccessReadACL.Allowed(list, ids) {
 			return "NoAuth"
 		}
 		return znode.FormatACL(znode.MaskACL(list, ids))
@@ -175,7 +175,7 @@ func FuzzACL(f *testing.F) {
 		for _, scheme := range []string{"ip", "digest", "x509", "sasl"} {
 			ids = append(ids, znode.Identity{Scheme: scheme, ID: id})
 		}
-		znode.Permitted(list, znode.PermAll, ids)
+		znode.AccessRead.Allowed(list, ids)
 		znode.MaskACL(list, ids)
 		tree := znode.NewTree()
 		tree.Apply(znode.Stamp{}, &znode.Txn{Auth: ids, Op: &znode.Create{Path: "/x", ACL: list}})

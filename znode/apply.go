@@ -125,9 +125,10 @@ func failedMulti(sub []Result, failing int) Result {
 	return Result{Kind: ResultMulti, Err: err, Sub: sub}
 }
 
-// permitted asks the access list of a znode; the server itself needs no permission.
-func (a *change) permitted(n *Node, perm int32) bool {
-	return a.txn.Session == 0 || Permitted(n.ACL, perm, a.txn.Auth)
+// allowed asks the access list of n, which is the znode that need names; the server
+// itself needs no permission.
+func (a *change) allowed(need Access, n *Node) bool {
+	return a.txn.Session == 0 || need.Allowed(n.ACL, a.txn.Auth)
 }
 
 // scanMax is how many effects are searched one by one. A single operation has fewer,

@@ -21,7 +21,7 @@ func (a *change) create(op *Create) Result {
 	if parent == nil {
 		return failed(NoNode)
 	}
-	if !a.permitted(parent, PermCreate) {
+	if !a.allowed(AccessCreate, parent) {
 		return failed(NoAuth)
 	}
 	siblings := a.children(parentPath)
@@ -120,7 +120,7 @@ func (a *change) delete(op *Delete) Result {
 	if parent == nil {
 		return failed(NoNode)
 	}
-	if !a.permitted(parent, PermDelete) {
+	if !a.allowed(AccessDelete, parent) {
 		return failed(NoAuth)
 	}
 	n := a.node(op.Path)
@@ -165,7 +165,7 @@ func (a *change) setData(op *SetData) Result {
 	if prev == nil {
 		return failed(NoNode)
 	}
-	if !a.permitted(prev, PermWrite) {
+	if !a.allowed(AccessWrite, prev) {
 		return failed(NoAuth)
 	}
 	q := a.quotaOf(op.Path)
@@ -199,7 +199,7 @@ func (a *change) setACL(op *SetACL) Result {
 	if prev == nil {
 		return failed(NoNode)
 	}
-	if !a.permitted(prev, PermAdmin) {
+	if !a.allowed(AccessAdmin, prev) {
 		return failed(NoAuth)
 	}
 	if a.rules.Full && aclBytes(acl) > aclBytes(prev.ACL) {
@@ -231,7 +231,7 @@ func (a *change) check(op *Check) Result {
 	if n == nil {
 		return failed(NoNode)
 	}
-	if !a.permitted(n, PermRead) {
+	if !a.allowed(AccessRead, n) {
 		return failed(NoAuth)
 	}
 	if !versionMatches(op.Version, n.Version) {

@@ -1,10 +1,6 @@
 package znode
 
-import (
-	"slices"
-
-	"github.com/tenure-dev/tenure/session"
-)
+import "github.com/tenure-dev/tenure/session"
 
 // openSession starts a session. It works also while the state is Full: whoever
 // wants to delete needs one.
@@ -21,7 +17,7 @@ func (a *change) openSession(op *OpenSession) Result {
 // The ephemerals go in ascending order of their paths, so that all members tell the
 // same story.
 func (a *change) closeSession(op *CloseSession) Result {
-	if a.txn.Session != 0 && a.txn.Session != op.Session && !isSuper(a.txn.Auth) {
+	if a.txn.Session != 0 && a.txn.Session != op.Session && !AccessSuper.Allowed(nil, a.txn.Auth) {
 		return failed(NoAuth)
 	}
 	if a.view.Session(op.Session) == nil {
@@ -51,10 +47,6 @@ func (a *change) closeSession(op *CloseSession) Result {
 		a.remove(path, n, Children{}, parentPath, parent)
 	}
 	return Result{}
-}
-
-func isSuper(ids []Identity) bool {
-	return slices.ContainsFunc(ids, func(id Identity) bool { return id.Scheme == "super" })
 }
 
 // reap deletes what its kind allows to go. The leader judged the same before it

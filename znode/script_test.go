@@ -198,7 +198,7 @@ func (s *script) look(t *testing.T, verb, path string, words []string) string {
 	case "get":
 		return formatData(n.Data)
 	case "getacl":
-		if s.who != 0 && !znode.Permitted(n.ACL, znode.PermRead|znode.PermAdmin, s.auth) {
+		if s.who != 0 && !znode.AccessReadACL.Allowed(n.ACL, s.auth) {
 			return znode.NoAuth.Error()
 		}
 		return formatACL(znode.MaskACL(n.ACL, s.auth))
