@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestPromise7EphemeralsGoTogether(t *testing.T) {
 	ask := wire.Request{Op: wire.OpMultiRead, Body: &wire.MultiRead{Ops: []wire.ReadOp{
 		{Op: wire.OpGetChildren, Path: "/l"}, {Op: wire.OpGetChildren, Path: "/r"}}}}
 	for round := range rounds {
-		owner := openAs(t, s, protocols[round%2], 20*time.Second)
+		owner := openAs(t, s, everyDoor[round%4%3], 20*time.Second)
 		var m []znode.Op
 		for range count {
 			for _, p := range []string{"/l/n-", "/r/n-"} {
@@ -67,9 +68,10 @@ func TestPromise7EphemeralsGoTogether(t *testing.T) {
 // the connection's own.
 func TestC033NoWriteWithoutSession(t *testing.T) {
 	s := startServer(t, Config{})
-	for _, how := range []string{"move", "kill"} {
-		a := openAs(t, s, subprotocolJute, 20*time.Second)
-		next, admin := dialRaw(t, s, subprotocolJute), adminOf(t, s)
+	for i, how := range []string{"move", "kill", "move", "kill"} {
+		protocol := juteDoors[i/2]
+		a := openAs(t, s, protocol, 20*time.Second)
+		next, admin := dialRaw(t, s, protocol), adminOf(t, s)
 		c := connOf(t, s, a.session.Session)
 		l := s.sessions.get(a.session.Session)
 		c.mu.Lock()
@@ -100,13 +102,19 @@ func TestC033NoWriteWithoutSession(t *testing.T) {
 // answered at all is answered well.
 func TestC033MovedIsNotExpired(t *testing.T) {
 	s := startServer(t, Config{})
-	r := openAs(t, s, subprotocolJute, 20*time.Second)
-	r.must("/a", "", persistent)
+	openRaw(t, s).must("/a", "", persistent)
+	for _, protocol := range juteDoors {
+		movedIsNotExpired(t, s, protocol)
+	}
+}
+
+func movedIsNotExpired(t *testing.T, s *Server, protocol string) {
+	r := openAs(t, s, protocol, 20*time.Second)
 	for range 50 {
 		for range 100 {
-			r.send(wire.Request{Op: wire.OpExists, Body: &wire.PathWatch{Path: "/a"}, Stale: true})
+			r.send(wire.Request{Op: wire.OpExists, Body: &wire.PathWatch{Path: "/a"}, Stale: protocol != zooKeeper})
 		}
-		next := resumeRaw(t, s, subprotocolJute, r.session)
+		next := resumeRaw(t, s, protocol, r.session)
 		code, before := r.closed()
 		for _, b := range before {
 			reply, _, err := r.codec.DecodeMessage(b, func(int32) (wire.Op, bool) { return wire.OpExists, true })
@@ -114,7 +122,7 @@ func TestC033MovedIsNotExpired(t *testing.T) {
 				t.Fatalf("the old connection was told %+v %v", reply, err)
 			}
 		}
-		if code != closeMoved {
+		if code != r.closeCode(closeMoved) {
 			t.Fatalf("closed with %d", code)
 		}
 		r = next
@@ -159,8 +167,8 @@ func TestDoorRefusals(t *testing.T) {
 func TestC103UnknownOperation(t *testing.T) {
 	s := startServer(t, Config{})
 	other := openRaw(t, s)
-	for _, op := range []wire.Op{99, 1999, -10, wire.OpCheck, wire.OpDeleteContainer, 0} {
-		r := openRaw(t, s)
+	for i, op := range slices.Repeat([]wire.Op{10, 23, 50, 99, 108, 200, 1999, -1, -2, -10, wire.OpCheck, wire.OpDeleteContainer, 0}, 2) {
+		r := openAs(t, s, juteDoors[i%2], 0)
 		r.xid++
 		r.sent[r.xid] = op
 		r.write(rawStr(rawInt(rawInt(nil, r.xid), int32(op)), "/a"))

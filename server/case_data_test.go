@@ -42,21 +42,8 @@ func TestC001EmptyAndNullPaths(t *testing.T) {
 	s := startServer(t, Config{})
 	other := openRaw(t, s)
 	other.must("/ok", "0", persistent)
-	r := openRaw(t, s)
-	empty, null := rawInt(nil, 0), rawInt(nil, -1)
-	writes := []wire.Op{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL}
-	for op, rest := range rawPathOps() {
-		if e := r.rawCall(op, slices.Concat(empty, rest)); slices.Contains(writes, op) && e != znode.BadArguments {
-			t.Errorf("%v of an empty path: %v, want BadArguments", op, e)
-		}
-		if e := r.rawCall(op, slices.Concat(null, rest)); e != znode.BadArguments && e != znode.MarshallingError {
-			t.Errorf("%v of a null path: %v, want BadArguments or MarshallingError", op, e)
-		}
-	}
-	for _, op := range []znode.Op{&znode.Delete{Version: -1}, &znode.SetData{Version: -1}, &znode.Create{ACL: znode.OpenACL}, &znode.Check{Version: -1}} {
-		if res := r.multi(&znode.SetData{Path: "/ok", Data: []byte("no"), Version: -1}, op); res.Err == znode.OK {
-			t.Errorf("multi with %T of an empty path succeeded", op)
-		}
+	for _, protocol := range juteDoors {
+		emptyAndNullPaths(t, openAs(t, s, protocol, 0))
 	}
 	j := dialRaw(t, s, subprotocolJSON)
 	j.connect(wire.ConnectRequest{})
@@ -75,19 +62,42 @@ func TestC001EmptyAndNullPaths(t *testing.T) {
 	}
 	znodes := s.store.Counts().Znodes
 	s = restart(t, s)
-	r = openRaw(t, s)
+	r := openRaw(t, s)
 	if got, e := r.get("/ok"); e != znode.OK || string(got.Data) != "1" || s.store.Counts().Znodes != znodes {
 		t.Errorf("after a restart: %v %v, %d znodes, want %d", got, e, s.store.Counts().Znodes, znodes)
 	}
 }
 
-// Goal: names are kept byte for byte or refused, in both encodings. Method: names of
-// several scripts and forms, created in one encoding and listed in the other.
+func emptyAndNullPaths(t *testing.T, r *rawClient) {
+	t.Helper()
+	empty, null := rawInt(nil, 0), rawInt(nil, -1)
+	writes := []wire.Op{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL}
+	ops := rawPathOps()
+	if r.zooKeeper() {
+		delete(ops, wire.OpList)
+	}
+	for op, rest := range ops {
+		if e := r.rawCall(op, slices.Concat(empty, rest)); slices.Contains(writes, op) && e != znode.BadArguments {
+			t.Errorf("%v of an empty path: %v, want BadArguments", op, e)
+		}
+		if e := r.rawCall(op, slices.Concat(null, rest)); e != znode.BadArguments && e != znode.MarshallingError {
+			t.Errorf("%v of a null path: %v, want BadArguments or MarshallingError", op, e)
+		}
+	}
+	for _, op := range []znode.Op{&znode.Delete{Version: -1}, &znode.SetData{Version: -1}, &znode.Create{ACL: znode.OpenACL}, &znode.Check{Version: -1}} {
+		if res := r.multi(&znode.SetData{Path: "/ok", Data: []byte("no"), Version: -1}, op); res.Err == znode.OK {
+			t.Errorf("multi with %T of an empty path succeeded", op)
+		}
+	}
+}
+
+// Goal: names are kept byte for byte or refused, through every door. Method: names of
+// several scripts and forms, created through one door and listed through the next.
 func TestC003Names(t *testing.T) {
 	s := startServer(t, Config{})
-	for i, protocol := range protocols {
+	for i, protocol := range everyDoor {
 		r := openAs(t, s, protocol, 0)
-		back := openAs(t, s, protocols[1-i], 0)
+		back := openAs(t, s, everyDoor[(i+1)%3], 0)
 		parent := r.must("/u"+string(rune('0'+i)), "", persistent)
 		names := []string{"中文", "\u00e9", "e\u0301", "x\u00a0y", "a b", `q"\`, "<b>&", "%2F", "#?", "\u2028"}
 		for _, name := range names {
@@ -111,27 +121,31 @@ func TestC003Names(t *testing.T) {
 }
 
 // Goal: null and empty data stay what they are, after a restart and on a member made
-// from a snapshot. Method: every way to get there, read in both encodings.
+// from a snapshot. Method: every way to get there through each door, read through all.
 func TestC005NullAndEmptyData(t *testing.T) {
 	s := startServer(t, Config{})
-	r := openRaw(t, s)
-	put := func(path string, data []byte) {
-		reply := r.call(wire.Request{Op: wire.OpCreate, Body: &znode.Create{Path: path, Data: data, ACL: znode.OpenACL}})
-		if reply.Err != znode.OK {
-			t.Fatal(path, reply.Err)
+	for i, protocol := range everyDoor {
+		r := openAs(t, s, protocol, 0)
+		put := func(path string, data []byte) {
+			reply := r.call(wire.Request{Op: wire.OpCreate, Body: &znode.Create{Path: path + fmt.Sprint(i), Data: data, ACL: znode.OpenACL}})
+			if reply.Err != znode.OK {
+				t.Fatal(path, reply.Err)
+			}
 		}
+		put("/null", nil)
+		put("/empty", []byte{})
+		put("/set", []byte("12345"))
+		r.call(wire.Request{Op: wire.OpSetData, Body: &znode.SetData{Path: fmt.Sprint("/set", i), Version: -1}})
 	}
-	put("/n0", nil)
-	put("/n1", []byte{})
-	put("/n2", []byte("12345"))
-	r.call(wire.Request{Op: wire.OpSetData, Body: &znode.SetData{Path: "/n2", Version: -1}})
 	check := func(when string, s *Server) {
-		for _, protocol := range protocols {
+		for _, protocol := range everyDoor {
 			r := openAs(t, s, protocol, 0)
-			for path, null := range map[string]bool{"/n0": true, "/n1": false, "/n2": true} {
-				got, e := r.get(path)
-				if e != znode.OK || got.Stat.DataLength != 0 || len(got.Data) != 0 || (got.Data == nil) != null {
-					t.Errorf("%s, %s: %s is %#v %v, null %v", when, protocol, path, got, e, null)
+			for i, by := range everyDoor {
+				for path, null := range map[string]bool{"/null": true, "/empty": false, "/set": true} {
+					got, e := r.get(path + fmt.Sprint(i))
+					if e != znode.OK || got.Stat.DataLength != 0 || len(got.Data) != 0 || (got.Data == nil) != null {
+						t.Errorf("%s, %s: %s of %s is %#v %v, null %v", when, protocol, path, by, got, e, null)
+					}
 				}
 			}
 		}
@@ -143,18 +157,31 @@ func TestC005NullAndEmptyData(t *testing.T) {
 }
 
 // Goal: a parent's counters move at ZooKeeper's operations and no others. Method: the
-// Stat behind each step.
+// Stat behind each step, through each door, and once more after a restart.
 func TestC007StatOfTheParent(t *testing.T) {
 	s := startServer(t, Config{})
-	r := openRaw(t, s)
+	want := map[string]znode.Stat{}
+	for i, protocol := range everyDoor {
+		p := fmt.Sprint("/p", i)
+		want[p] = statOfTheParent(t, s, openAs(t, s, protocol, 0), p)
+	}
+	r := openRaw(t, restart(t, s))
+	for p, want := range want {
+		if got := *r.stat(p); got != want {
+			t.Errorf("after a restart %+v, want %+v", got, want)
+		}
+	}
+}
+
+func statOfTheParent(t *testing.T, s *Server, r *rawClient, p string) znode.Stat {
 	step := func(what string, zxidMoves bool, cversion, numChildren int32, do func() znode.Error) {
 		t.Helper()
-		before := r.stat("/p")
+		before := r.stat(p)
 		if e := do(); e != znode.OK {
 			t.Fatalf("%s: %v", what, e)
 		}
 		zxid := s.store.LastZxid()
-		after := r.stat("/p")
+		after := r.stat(p)
 		want := *before
 		want.Cversion, want.NumChildren = cversion, numChildren
 		if zxidMoves {
@@ -167,34 +194,36 @@ func TestC007StatOfTheParent(t *testing.T) {
 	create := func(path string) func() znode.Error {
 		return func() znode.Error { _, e := r.create(path, "", persistent); return e }
 	}
-	r.must("/p", "", persistent)
-	if st := r.stat("/p"); st.Cversion != 0 || st.Pzxid != st.Czxid || st.Version != 0 {
+	r.must(p, "", persistent)
+	if st := r.stat(p); st.Cversion != 0 || st.Pzxid != st.Czxid || st.Version != 0 {
 		t.Errorf("a new znode: %+v", st)
 	}
-	step("create a", true, 1, 1, create("/p/a"))
-	step("create b", true, 2, 2, create("/p/b"))
-	step("create c", true, 3, 3, create("/p/c"))
-	step("delete c", true, 4, 2, func() znode.Error { return r.delete("/p/c") })
-	step("set a", false, 4, 2, func() znode.Error { return r.set("/p/a", "1") })
+	step("create a", true, 1, 1, create(p+"/a"))
+	step("create b", true, 2, 2, create(p+"/b"))
+	step("create c", true, 3, 3, create(p+"/c"))
+	step("delete c", true, 4, 2, func() znode.Error { return r.delete(p + "/c") })
+	step("set a", false, 4, 2, func() znode.Error { return r.set(p+"/a", "1") })
 	step("setACL a", false, 4, 2, func() znode.Error {
-		return r.call(wire.Request{Op: wire.OpSetACL, Body: &znode.SetACL{Path: "/p/a", ACL: znode.OpenACL, Version: -1}}).Err
+		return r.call(wire.Request{Op: wire.OpSetACL, Body: &znode.SetACL{Path: p + "/a", ACL: znode.OpenACL, Version: -1}}).Err
 	})
-	step("create a/x", false, 4, 2, create("/p/a/x"))
-	step("delete a/x", false, 4, 2, func() znode.Error { return r.delete("/p/a/x") })
-	want := *r.stat("/p")
-	r = openRaw(t, restart(t, s))
-	if got := *r.stat("/p"); got != want {
-		t.Errorf("after a restart %+v, want %+v", got, want)
-	}
+	step("create a/x", false, 4, 2, create(p+"/a/x"))
+	step("delete a/x", false, 4, 2, func() znode.Error { return r.delete(p + "/a/x") })
+	return *r.stat(p)
 }
 
 // Goal: versions wrap as ZooKeeper's do, never to -1, and each step is seen and can be
 // the condition of a write. Method: the version of the stored znode is set near the
-// ends; then ordinary writes.
+// ends; then ordinary writes through each door.
 func TestC009VersionWrap(t *testing.T) {
 	s := startServer(t, Config{})
-	r := openRaw(t, s)
-	r.must("/v", "", persistent)
+	openRaw(t, s).must("/v", "", persistent)
+	for _, protocol := range everyDoor {
+		versionWrap(t, s, openAs(t, s, protocol, 0))
+	}
+}
+
+func versionWrap(t *testing.T, s *Server, r *rawClient) {
+	t.Helper()
 	for _, row := range []struct {
 		from int32
 		want []int32
@@ -227,8 +256,8 @@ func TestC009VersionWrap(t *testing.T) {
 // however deep it lies. Method: close, expiry and kill over plain, nested and container
 // parents; then delete and create again.
 func TestC011ParentOfAVanishedEphemeral(t *testing.T) {
-	s := startServer(t, Config{MinSessionTimeout: 100 * time.Millisecond, ReapInterval: time.Hour})
-	for _, how := range []string{"close", "expiry", "kill"} {
+	s := startServer(t, Config{MinSessionTimeout: 100 * time.Millisecond, ZKMinSessionTimeout: 100 * time.Millisecond, ReapInterval: time.Hour})
+	for i, how := range []string{"close", "expiry", "kill", "close", "expiry", "kill"} {
 		r := openRaw(t, s)
 		r.must("/f", "", persistent)
 		r.must("/f/g", "", persistent)
@@ -236,7 +265,7 @@ func TestC011ParentOfAVanishedEphemeral(t *testing.T) {
 		if e := r.call(wire.Request{Op: wire.OpCreateContainer, Body: &znode.Create{Path: "/f/c", ACL: znode.OpenACL, Mode: container}}).Err; e != znode.OK {
 			t.Fatal(e)
 		}
-		owner := openAs(t, s, subprotocolJute, 200*time.Millisecond)
+		owner := openAs(t, s, juteDoors[i/3], 200*time.Millisecond)
 		paths := []string{"/f/e", "/f/g/h/e", "/f/c/e"}
 		for _, path := range paths {
 			owner.must(path, "", ephemeral)
@@ -278,8 +307,14 @@ func TestC011ParentOfAVanishedEphemeral(t *testing.T) {
 // between; one that never had a child stays, as documented; TTL znodes go when they are
 // old and childless. Method: a short interval of looking, and waiting for the state.
 func TestC013ContainersAndTTL(t *testing.T) {
+	for _, protocol := range juteDoors {
+		containersAndTTL(t, protocol)
+	}
+}
+
+func containersAndTTL(t *testing.T, protocol string) {
 	s := startServer(t, Config{ReapInterval: time.Hour})
-	r := openRaw(t, s)
+	r := openAs(t, s, protocol, 0)
 	make1 := func(path string, m znode.Mode, ttl int64) {
 		op := &znode.Create{Path: path, ACL: znode.OpenACL, Mode: m, TTLMs: ttl, WantStat: true}
 		if e := r.call(wire.Request{Op: wire.OpOf(op), Body: op}).Err; e != znode.OK {
@@ -304,9 +339,9 @@ func TestC013ContainersAndTTL(t *testing.T) {
 	}
 	stopServer(t, s)
 	cfg := s.cfg
-	cfg.ReapInterval, cfg.Listen = 20*time.Millisecond, "127.0.0.1:0"
+	cfg.ReapInterval, cfg.Listen, cfg.ZKListen = 20*time.Millisecond, "127.0.0.1:0", "127.0.0.1:0"
 	s = startServer(t, cfg)
-	r = openRaw(t, s)
+	r = openAs(t, s, protocol, 0)
 	gone := func(path string) func() bool { return func() bool { return r.stat(path) == nil } }
 	waitFor(t, "/c1 is reaped", 10*time.Second, gone("/c1"))
 	waitFor(t, "/t0 is reaped", 10*time.Second, gone("/t0"))

@@ -31,6 +31,8 @@ var (
 	protocols = []string{subprotocolJute, subprotocolJSON}
 	// everyDoor is protocols and ZooKeeper's own.
 	everyDoor = append(protocols[:2:2], zooKeeper)
+	// juteDoors are those whose messages are binary.
+	juteDoors = []string{subprotocolJute, zooKeeper}
 )
 
 // openAs opens a session on a new connection.
@@ -161,6 +163,7 @@ func (r *rawClient) closed() (code int, before [][]byte) {
 		if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 			r.t.Fatalf("the connection was not closed")
 		}
+		r.link.Close() // as clients do, for which the server waits a moment
 		if ce, ok := errors.AsType[*websocket.CloseError](err); ok && ce.Code != websocket.CloseAbnormalClosure {
 			return ce.Code, before
 		}
@@ -168,11 +171,20 @@ func (r *rawClient) closed() (code int, before [][]byte) {
 	}
 }
 
+// closeCode is what the client sees where a websocket is closed with code.
+func (r *rawClient) closeCode(code int) int {
+	if r.zooKeeper() {
+		return -1 // ZooKeeper's protocol has no words for it
+	}
+	return code
+}
+
+// zooKeeper reports whether the client came through ZooKeeper's door.
+func (r *rawClient) zooKeeper() bool { _, ok := r.link.(framed); return ok }
+
 func (r *rawClient) wantClosed(what string, want int) {
 	r.t.Helper()
-	if _, ok := r.link.(framed); ok {
-		want = -1 // ZooKeeper's protocol has no words for it
-	}
+	want = r.closeCode(want)
 	if code, _ := r.closed(); code != want {
 		r.t.Errorf("%s: closed with %d, want %d", what, code, want)
 	}

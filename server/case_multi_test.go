@@ -12,10 +12,10 @@ import (
 )
 
 // Goal: a failed transaction says which step failed and leaves nothing behind. Method:
-// the failing step in the middle, first and last, in both encodings.
+// the failing step in the middle, first and last, through every door.
 func TestC053FailedMultiLeavesNothing(t *testing.T) {
 	s := startServer(t, Config{})
-	for _, protocol := range protocols {
+	for _, protocol := range everyDoor {
 		r, tree := openAs(t, s, protocol, 0), openAs(t, s, protocol, 0)
 		p := r.must("/p-", "", sequential)
 		r.must(p+"/s-", "", sequential)
@@ -56,10 +56,10 @@ func TestC053FailedMultiLeavesNothing(t *testing.T) {
 }
 
 // Goal: a read that fails in a batch is one result of it. Method: good, missing,
-// forbidden and good again, in both encodings.
+// forbidden and good again, through every door.
 func TestC055MultiRead(t *testing.T) {
 	s := startServer(t, Config{})
-	for _, protocol := range protocols {
+	for _, protocol := range everyDoor {
 		r := openAs(t, s, protocol, 0)
 		p := r.must("/ok-", "data", sequential)
 		r.must(p+"/child", "", persistent)
@@ -134,9 +134,15 @@ func TestC057CloseOfManyEphemerals(t *testing.T) {
 // without becoming something that cannot be stored, answered or replayed. Method: as many
 // creates as fit, each with an access list that stands for many identities.
 func TestC057ExpandingMulti(t *testing.T) {
+	for _, protocol := range juteDoors {
+		expandingMulti(t, protocol)
+	}
+}
+
+func expandingMulti(t *testing.T, protocol string) {
 	const limit = 128 << 10
 	s := startServer(t, Config{MaxMessageBytes: limit})
-	r := openRaw(t, s)
+	r := openAs(t, s, protocol, 0)
 	for i := range 30 {
 		if e := r.auth("digest", fmt.Sprintf("user%d:secret", i)); e != znode.OK {
 			t.Fatal(e)

@@ -22,10 +22,10 @@ func TestPromise2Order(t *testing.T) {
 		s := startServer(t, Config{MaxOutstanding: outstanding})
 		noise := openRaw(t, s)
 		noise.must("/noise", "", persistent)
-		for i, protocol := range protocols {
+		for i, protocol := range everyDoor {
 			r := openAs(t, s, protocol, 20*time.Second)
 			path := r.must(fmt.Sprintf("/x%d", i), "0", persistent)
-			random := rand.New(rand.NewPCG(seed, uint64(outstanding*2+i)))
+			random := rand.New(rand.NewPCG(seed, uint64(outstanding*3+i)))
 			for range 2 {
 				burst(t, r, noise, random, path)
 			}
@@ -57,7 +57,7 @@ func burst(t *testing.T, r, noise *rawClient, random *rand.Rand, path string) {
 		case 2, 3:
 			add(wire.Request{Op: wire.OpGetData, Body: &wire.PathWatch{Path: path}})
 		case 4:
-			add(wire.Request{Op: wire.OpGetData, Body: &wire.PathWatch{Path: path}, Stale: true})
+			add(wire.Request{Op: wire.OpGetData, Body: &wire.PathWatch{Path: path}, Stale: !r.zooKeeper()})
 		case 5:
 			add(wire.Request{Op: wire.OpMultiRead, Body: &wire.MultiRead{Ops: []wire.ReadOp{{Op: wire.OpGetData, Path: path}}}})
 		case 6:

@@ -20,7 +20,7 @@ func TestC135MassResume(t *testing.T) {
 	s := startServer(t, Config{})
 	list := make([]*rawClient, sessions)
 	each(sessions, 64, func(i int) {
-		list[i] = openAs(t, s, subprotocolJute, 15*time.Second)
+		list[i] = openAs(t, s, juteDoors[i%2], 15*time.Second)
 		list[i].must("/s", "", znode.Mode{Kind: znode.Ephemeral, Sequential: true})
 	})
 	s = restart(t, s)
@@ -28,7 +28,7 @@ func TestC135MassResume(t *testing.T) {
 	began := time.Now()
 	each(sessions, 200, func(i int) {
 		was := list[i].session
-		list[i] = resumeRaw(t, s, subprotocolJute, was)
+		list[i] = resumeRaw(t, s, juteDoors[i%2], was)
 		if list[i].session.Session != was.Session {
 			t.Errorf("session %v was not resumed", was.Session)
 		}
@@ -64,7 +64,7 @@ func TestC137ManyWatches(t *testing.T) {
 	}
 	list := make([]*rawClient, connections)
 	for i := range list {
-		list[i] = openAs(t, s, subprotocolJute, 40*time.Second)
+		list[i] = openAs(t, s, juteDoors[i%2], 40*time.Second)
 		if e := list[i].call(wire.Request{Op: wire.OpSetWatches2, Body: q}).Err; e != znode.OK {
 			t.Fatal(e)
 		}

@@ -9,10 +9,10 @@ import (
 )
 
 // Goal: the sequence number counts the children that were ever created, and nothing
-// else moves it. Method: the mixed story of the row, in both encodings, across a restart.
+// else moves it. Method: the mixed story of the row, through every door, across a restart.
 func TestC015SequenceCountsChildren(t *testing.T) {
 	s := startServer(t, Config{})
-	for i, protocol := range protocols {
+	for i, protocol := range everyDoor {
 		r := openAs(t, s, protocol, 0)
 		p := r.must(fmt.Sprintf("/s%d", i), "", persistent)
 		r.must(p+"/a", "", persistent)
@@ -51,7 +51,7 @@ func TestC015SequenceIsUnique(t *testing.T) {
 	r.must("/q", "", persistent)
 	clients := make([]*rawClient, sessions)
 	for i := range clients {
-		clients[i] = openAs(t, s, protocols[i%2], 0)
+		clients[i] = openAs(t, s, everyDoor[i%3], 0)
 	}
 	each(sessions, sessions, func(i int) {
 		for range creates {
@@ -83,10 +83,10 @@ func TestC015SequenceIsUnique(t *testing.T) {
 }
 
 // Goal: the part of a sequential name before the number may be empty. Method: the
-// row's creates, in both encodings.
+// row's creates, through every door.
 func TestC019EmptyNameBeforeTheNumber(t *testing.T) {
 	s := startServer(t, Config{})
-	for i, protocol := range protocols {
+	for i, protocol := range everyDoor {
 		r := openAs(t, s, protocol, 0)
 		p := r.must(fmt.Sprintf("/q%d", i), "", persistent)
 		if got := r.must(p+"/", "", sequential); got != p+"/0000000000" {

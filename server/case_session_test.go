@@ -17,9 +17,13 @@ import (
 // acknowledged heartbeat and read the list all the time.
 func TestC021EphemeralsOfAVanishedClient(t *testing.T) {
 	t.Parallel()
+	each(len(juteDoors), len(juteDoors), func(i int) { ephemeralsOfAVanishedClient(t, juteDoors[i]) })
+}
+
+func ephemeralsOfAVanishedClient(t *testing.T, protocol string) {
 	const timeout, count = time.Second, 100
-	s := startServer(t, Config{})
-	r, owner := openRaw(t, s), openAs(t, s, subprotocolJute, timeout)
+	s := startServer(t, Config{ZKMinSessionTimeout: timeout})
+	r, owner := openRaw(t, s), openAs(t, s, protocol, timeout)
 	r.must("/e", "", persistent)
 	for range count {
 		owner.must("/e/n-", "", znode.Mode{Kind: znode.Ephemeral, Sequential: true})
@@ -57,7 +61,7 @@ func TestC021EphemeralsOfAVanishedClient(t *testing.T) {
 func TestC023AnyTrafficIsALifeSign(t *testing.T) {
 	t.Parallel()
 	const timeout = 1500 * time.Millisecond
-	s := startServer(t, Config{})
+	s := startServer(t, Config{ZKMinSessionTimeout: timeout})
 	openRaw(t, s).must("/a", "", persistent)
 	talk := []wire.Request{
 		{Op: wire.OpGetData, Body: &wire.PathWatch{Path: "/a"}},
@@ -66,8 +70,8 @@ func TestC023AnyTrafficIsALifeSign(t *testing.T) {
 		{Op: wire.OpDelete, Body: &znode.Delete{Path: "/none", Version: -1}},
 	}
 	var clients []*rawClient
-	for i := range 2 * len(talk) {
-		c := openAs(t, s, protocols[i%2], timeout)
+	for i := range 3 * len(talk) {
+		c := openAs(t, s, everyDoor[i%3], timeout)
 		c.must("/a/n-", "", znode.Mode{Kind: znode.Ephemeral, Sequential: true})
 		clients = append(clients, c)
 	}
@@ -76,7 +80,9 @@ func TestC023AnyTrafficIsALifeSign(t *testing.T) {
 	for range 12 { // two timeouts
 		<-tick.C
 		for i, c := range clients {
-			if e := c.call(talk[i/2]).Err; e != znode.OK && e != znode.NoNode {
+			q := talk[i/3]
+			q.Stale = q.Stale && everyDoor[i%3] != zooKeeper
+			if e := c.call(q).Err; e != znode.OK && e != znode.NoNode {
 				t.Fatalf("client %d: %v", i, e)
 			}
 		}
@@ -87,12 +93,12 @@ func TestC023AnyTrafficIsALifeSign(t *testing.T) {
 }
 
 // Goal: the timeout is clamped into the server's bounds, the reply says the granted one,
-// and it is the one that counts. Method: the row's table in both encodings; then a short
-// minimum and a silent client.
+// and it is the one that counts. Method: the row's table through every door; then a short
+// minimum and a silent client of each.
 func TestC027TimeoutNegotiation(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, Config{MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: 40 * time.Second})
-	for _, protocol := range protocols {
+	s := startServer(t, Config{MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: 40 * time.Second}) // as ZooKeeper's door has anyway
+	for _, protocol := range everyDoor {
 		for asked, want := range map[int32]int32{0: 4000, -1: 4000, 1: 4000, 5000: 5000, 2147483647: 40000, -2147483648: 4000} {
 			r := dialRaw(t, s, protocol)
 			r.write(r.codec.AppendConnect(nil, &wire.ConnectRequest{TimeoutMs: asked}))
@@ -102,28 +108,30 @@ func TestC027TimeoutNegotiation(t *testing.T) {
 			}
 		}
 	}
-	short := startServer(t, Config{MinSessionTimeout: 700 * time.Millisecond})
-	began := time.Now()
-	r := openAs(t, short, subprotocolJute, time.Millisecond)
-	r.wantClosed("a silent client", closeSessionOver)
-	if lived := time.Since(began); lived < 700*time.Millisecond || lived > 10*time.Second {
-		t.Errorf("a session with the timeout 700 ms lived %v", lived)
-	}
+	short := startServer(t, Config{MinSessionTimeout: 700 * time.Millisecond, ZKMinSessionTimeout: 700 * time.Millisecond})
+	each(len(everyDoor), len(everyDoor), func(i int) {
+		began := time.Now()
+		r := openAs(t, short, everyDoor[i], time.Millisecond)
+		r.wantClosed("a silent client", closeSessionOver)
+		if lived := time.Since(began); lived < 700*time.Millisecond || lived > 10*time.Second {
+			t.Errorf("%s: a session with the timeout 700 ms lived %v", everyDoor[i], lived)
+		}
+	})
 }
 
 // Goal: who knows only the id, or a nearly right password, gets nothing and disturbs
 // nobody; who knows both takes the session over, and the old connection is cut.
-// Method: the row's attempts, in both encodings.
+// Method: the row's attempts, each through another door than the session's.
 func TestC029SessionIdentity(t *testing.T) {
 	s := startServer(t, Config{})
-	for i, protocol := range protocols {
-		a := openAs(t, s, protocol, 20*time.Second)
+	for i, protocol := range everyDoor {
+		a, other := openAs(t, s, protocol, 20*time.Second), everyDoor[(i+1)%3]
 		path := a.must("/mine-", "", znode.Mode{Kind: znode.Ephemeral, Sequential: true})
 		flipped := a.session.Password
 		flipped[7] ^= 1
 		long := append(a.session.Password[:], 0)
 		for _, password := range [][]byte{flipped[:], make([]byte, session.PasswordSize), nil, {}, a.session.Password[:15], long} {
-			thief := dialRaw(t, s, protocols[1-i])
+			thief := dialRaw(t, s, other)
 			got := thief.connect(wire.ConnectRequest{Session: a.session.Session, Password: password, TimeoutMs: 10_000})
 			if got.Session != 0 || got.TimeoutMs != 0 || got.Password != [session.PasswordSize]byte{} {
 				t.Errorf("%s: password %x: %+v", protocol, password, got)
@@ -133,7 +141,7 @@ func TestC029SessionIdentity(t *testing.T) {
 		if st := a.stat(path); st == nil || st.EphemeralOwner != a.session.Session {
 			t.Errorf("%s: after the attempts the ephemeral has %+v", protocol, st)
 		}
-		b := resumeRaw(t, s, protocols[1-i], a.session)
+		b := resumeRaw(t, s, other, a.session)
 		if b.session.Session != a.session.Session || b.session.Password != a.session.Password || b.session.TimeoutMs != a.session.TimeoutMs {
 			t.Errorf("%s: resumed as %+v, want %+v", protocol, b.session, a.session)
 		}
@@ -141,8 +149,8 @@ func TestC029SessionIdentity(t *testing.T) {
 		if b.stat(path) == nil {
 			t.Errorf("%s: the ephemeral did not survive the move", protocol)
 		}
-		if other := openAs(t, s, protocol, 0); other.session.Password == a.session.Password || other.session.Session == a.session.Session {
-			t.Errorf("two sessions are alike: %+v", other.session)
+		if next := openAs(t, s, protocol, 0); next.session.Password == a.session.Password || next.session.Session == a.session.Session {
+			t.Errorf("two sessions are alike: %+v", next.session)
 		}
 	}
 }
@@ -152,7 +160,7 @@ func TestC029SessionIdentity(t *testing.T) {
 func TestC031CloseBehindManyRequests(t *testing.T) {
 	s := startServer(t, Config{})
 	reader := openRaw(t, s)
-	for _, protocol := range protocols {
+	for _, protocol := range everyDoor {
 		r := openAs(t, s, protocol, 30*time.Second)
 		parent := reader.must("/x-", "", sequential)
 		create := func(i int) {
@@ -178,7 +186,7 @@ func TestC031CloseBehindManyRequests(t *testing.T) {
 		if n := len(reader.children(parent)); n != 100 {
 			t.Errorf("%s: right behind the close there are %d children, want the 100 persistent ones", protocol, n)
 		}
-		if code, more := r.closed(); code != closeNormal || len(more) != 0 {
+		if code, more := r.closed(); code != r.closeCode(closeNormal) || len(more) != 0 {
 			t.Errorf("%s: closed with %d behind %q", protocol, code, more)
 		}
 		if took := time.Since(began); took > 5*time.Second {
@@ -199,12 +207,12 @@ func TestPromise6NeverExpiredEarly(t *testing.T) {
 	const timeout, sessions = time.Second, 150
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	s := startServer(t, Config{})
+	s := startServer(t, Config{ZKMinSessionTimeout: timeout})
 	var mu sync.Mutex
 	var late []time.Duration
 	each(sessions, sessions, func(i int) {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
-		r := openAs(t, s, protocols[i%2], timeout)
+		r := openAs(t, s, everyDoor[i%3], timeout)
 		sent, acked := time.Now(), time.Now()
 		for range 1 + random.IntN(4) {
 			gap := time.NewTimer(time.Duration(random.Int64N(int64(timeout / 2))))
@@ -218,7 +226,7 @@ func TestPromise6NeverExpiredEarly(t *testing.T) {
 		}
 		code, _ := r.closed()
 		lived, over := time.Since(sent), time.Since(acked)-timeout
-		if code != closeSessionOver || lived < timeout {
+		if code != r.closeCode(closeSessionOver) || lived < timeout {
 			t.Errorf("session %d: cut with %d, %v after its last heartbeat was sent", i, code, lived)
 		}
 		mu.Lock()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -18,13 +19,22 @@ import (
 // dialStalling is dialRaw with a small receive buffer, for a client that will not read.
 func dialStalling(t *testing.T, s *Server, protocol string) *rawClient {
 	t.Helper()
-	d := websocket.Dialer{Subprotocols: []string{protocol}, NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		if err == nil {
 			err = c.(*net.TCPConn).SetReadBuffer(4096)
 		}
 		return c, err
-	}}
+	}
+	if protocol == zooKeeper {
+		nc, err := dial(t.Context(), "tcp", s.ZKAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return &rawClient{t: t, link: framed{nc, bufio.NewReader(nc)}, codec: wire.Jute{}, sent: map[int32]wire.Op{}}
+	}
+	d := websocket.Dialer{Subprotocols: []string{protocol}, NetDialContext: dial}
 	ws, _, err := d.DialContext(t.Context(), "ws://"+s.Addr().String()+"/v1/ws", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +65,7 @@ func TestC155StalledReadersAreDropped(t *testing.T) {
 	goroutines, heap := runtime.NumGoroutine(), heapBytes()
 	list := make([]*rawClient, stalled)
 	for i := range list {
-		list[i] = dialStalling(t, s, protocols[i%2])
+		list[i] = dialStalling(t, s, everyDoor[i%3])
 		list[i].connect(wire.ConnectRequest{TimeoutMs: 40_000})
 		list[i].must("/b/n-", "", znode.Mode{Kind: znode.Ephemeral, Sequential: true})
 		list[i].addWatch("/b", 1)
@@ -131,12 +141,18 @@ func TestC155CatchingUpHoldsUpNobody(t *testing.T) {
 // Method: a small bound on outstanding bytes; a client that asks for much, reads nothing
 // and goes on sending large writes; the time that another's request takes.
 func TestC155StalledReaderTakesNoRoom(t *testing.T) {
+	for _, protocol := range juteDoors {
+		stalledReaderTakesNoRoom(t, protocol)
+	}
+}
+
+func stalledReaderTakesNoRoom(t *testing.T, protocol string) {
 	const message = 64 << 10
 	s := startServer(t, Config{MaxMessageBytes: message, OutboxBytes: 4 * message, MaxOutstandingBytes: 4 * message, WriteTimeout: 6 * time.Second})
 	normal := openRaw(t, s)
 	data := strings.Repeat("x", message-1000)
 	normal.must("/d", data, persistent)
-	stalled := dialStalling(t, s, subprotocolJute)
+	stalled := dialStalling(t, s, protocol)
 	stalled.connect(wire.ConnectRequest{TimeoutMs: 40_000})
 	stalled.link.SetWriteDeadline(time.Now().Add(time.Second))
 	for err := error(nil); err == nil; {
