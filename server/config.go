@@ -56,10 +56,11 @@ type Config struct {
 	// connection, default 200 000. The request that sets one more is refused.
 	MaxWatches, MaxWatchesPerConnection int
 	// MaxOutstanding bounds the unanswered requests of one connection, default 2048.
-	// MaxOutstandingBytes bounds those of all connections together, default 256 MiB.
-	// Beyond either the server stops reading.
-	MaxOutstanding      int
-	MaxOutstandingBytes int64
+	// MaxOutstandingTotal bounds those of all connections together, default 100 000, as
+	// ZooKeeper's globalOutstandingLimit: beyond it a connection that has one already is
+	// not read. MaxOutstandingBytes bounds their bytes, default 256 MiB.
+	MaxOutstanding, MaxOutstandingTotal int
+	MaxOutstandingBytes                 int64
 	// OutboxBytes bounds the replies and events that wait for one connection to read
 	// them, default 8 MiB. Beyond it the connection is closed; its session lives on.
 	OutboxBytes int
@@ -85,6 +86,9 @@ type Config struct {
 	ReapInterval time.Duration
 	// NoTTL refuses TTL znodes, like ZooKeeper's extendedTypesEnabled=false.
 	NoTTL bool
+	// ReconfigEnabled answers reconfig with Unimplemented, as there is one member, instead
+	// of ReconfigDisabled: ZooKeeper's reconfigEnabled.
+	ReconfigEnabled bool
 	// EnforceQuota makes hard quotas refuse writes instead of only being logged.
 	EnforceQuota bool
 	// SuperDigest, "super:" and the base64 SHA-1 of "super:password", names the digest

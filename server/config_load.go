@@ -58,6 +58,9 @@ type Sources struct {
 	Environ []string
 	// File is the path of a YAML file, "" for none.
 	File string
+	// ZooCfg is the path of a zoo.cfg, ZooKeeper's configuration, "" for none. With it
+	// the system properties in SERVER_JVMFLAGS and JVMFLAGS of Environ count, too.
+	ZooCfg string
 }
 
 // LoadedConfig is a configuration and where it came from.
@@ -68,8 +71,12 @@ type LoadedConfig struct {
 	Origin map[string]string
 	// Warnings name what was ignored.
 	Warnings []string
+	// ZooCfg says of each entry of ZooKeeper's configuration what became of it, also
+	// where LoadConfig fails.
+	ZooCfg []ZooSetting
 
-	texts map[string]string // per setting, from the strongest source so far
+	texts      map[string]string // per setting, from the strongest source so far
+	clientPort string            // the origin of zoo.cfg's clientPort
 }
 
 // LoadConfig merges the sources and validates the result. Its error joins every
@@ -78,6 +85,10 @@ type LoadedConfig struct {
 func LoadConfig(from Sources) (LoadedConfig, error) {
 	l := LoadedConfig{Origin: map[string]string{}, texts: map[string]string{}}
 	var errs []error
+	var zoo *zooCfg
+	if from.ZooCfg != "" {
+		zoo = l.readZooCfg(from.ZooCfg, from.Environ)
+	}
 	if from.File != "" {
 		errs = append(errs, l.readFile(from.File)...)
 	}
@@ -87,6 +98,11 @@ func LoadConfig(from Sources) (LoadedConfig, error) {
 		if text, given := from.Flags[s.name]; given {
 			errs = append(errs, l.set(s, text, "flag --"+s.name))
 		}
+	}
+	if zoo != nil {
+		var broken []error
+		l.ZooCfg, broken = zoo.conclude()
+		errs = append(errs, broken...)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return l, err
@@ -134,6 +150,9 @@ func (l *LoadedConfig) locate(err error) error {
 			var ce *ConfigError
 			if errors.As(e, &ce) {
 				ce.Source = l.Origin[ce.Key]
+				if ce.Key == "zk-listen" && ce.Source == l.clientPort {
+					ce.Rule += zooOpenAdvice
+				}
 			}
 		}
 	}
@@ -143,7 +162,7 @@ func (l *LoadedConfig) locate(err error) error {
 // clientVariables are names that the command line tool, the daemon's own flags and
 // container platforms put into the environment; they are no settings.
 var clientVariables = []string{
-	"TENURE_CONFIG", "TENURE_HINTS", "TENURE_ENDPOINT", "TENURE_ENDPOINTS", "TENURE_AUTH",
+	"TENURE_CONFIG", "TENURE_ZOO_CFG", "TENURE_HINTS", "TENURE_ENDPOINT", "TENURE_ENDPOINTS", "TENURE_AUTH",
 	"TENURE_TOKEN", "TENURE_TOKEN_FILE", "TENURE_PATH", "TENURE_SESSION",
 }
 
@@ -249,16 +268,21 @@ func settingNames() []string {
 // suggestion is "; did you mean X?" with the nearest of names, or which names there
 // are if none is near.
 func suggestion(name string, names []string) string {
+	if best := nearest(name, names); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return "; the names are listed by `tenured config print-default`"
+}
+
+// nearest returns the one of names that a misspelt name is most like, "" if none is near.
+func nearest(name string, names []string) string {
 	best, distance := "", len(name)/2+1
 	for _, candidate := range names {
-		if d := editDistance(strings.ToLower(name), candidate); d < distance {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(candidate)); d < distance {
 			best, distance = candidate, d
 		}
 	}
-	if best == "" {
-		return "; the names are listed by `tenured config print-default`"
-	}
-	return "; did you mean " + best + "?"
+	return best
 }
 
 // SuggestSetting is a hint for a flag that does not exist: the nearest that does.

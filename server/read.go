@@ -132,6 +132,9 @@ func (s *Server) read(c *conn, k *call) (any, znode.Error) {
 	case *wire.SASL:
 		return &wire.SASLReply{}, znode.OK
 	case *wire.Reconfig:
+		if s.cfg.ReconfigEnabled {
+			return nil, znode.Unimplemented // there is one member
+		}
 		return nil, znode.ReconfigDisabled
 	}
 	return nil, znode.Unimplemented

@@ -96,6 +96,7 @@ type flags struct {
 	set      *flag.FlagSet
 	settings server.ConfigFlags
 	file     string // --config
+	zooCfg   string // --zoo-cfg
 	hints    bool
 	from     string // --from, of restore
 }
@@ -104,6 +105,7 @@ func newFlags() *flags {
 	f := &flags{set: flag.NewFlagSet("tenured", flag.ContinueOnError), settings: server.ConfigFlags{}}
 	f.set.SetOutput(io.Discard)
 	f.set.StringVar(&f.file, "config", os.Getenv("TENURE_CONFIG"), "YAML file with settings.")
+	f.set.StringVar(&f.zooCfg, "zoo-cfg", os.Getenv("TENURE_ZOO_CFG"), "ZooKeeper's zoo.cfg to take settings from; --config and all else is stronger.")
 	f.set.BoolVar(&f.hints, "hints", false, "Print what to try next, also if standard output is no terminal.")
 	f.settings.Register(f.set)
 	return f
@@ -114,7 +116,7 @@ func (f *flags) load(args []string) (server.LoadedConfig, error) {
 	if err := f.parse(args); err != nil {
 		return server.LoadedConfig{}, err
 	}
-	l, err := server.LoadConfig(server.Sources{Flags: f.settings, Environ: os.Environ(), File: f.file})
+	l, err := server.LoadConfig(server.Sources{Flags: f.settings, Environ: os.Environ(), File: f.file, ZooCfg: f.zooCfg})
 	if err != nil {
 		return l, &usageError{err}
 	}
@@ -151,7 +153,8 @@ Usage:
   tenured version
 
 A flag --max-sessions is also the environment variable TENURE_MAX_SESSIONS and the
-key max-sessions of the file; the flag is strongest, then the environment.
+key max-sessions of the file; the flag is strongest, then the environment, then
+--config, then --zoo-cfg.
 
 Flags:
 `)
@@ -173,6 +176,9 @@ func config(args []string, stdout io.Writer) error {
 	switch verb {
 	case "check":
 		l, err := newFlags().load(args)
+		for _, z := range l.ZooCfg {
+			fmt.Fprintf(stdout, "# %s\n", z)
+		}
 		if err != nil {
 			return err
 		}

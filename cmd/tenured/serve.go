@@ -26,6 +26,13 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	c := l.Config
 	log := newLogger(&c, stderr)
+	for _, z := range l.ZooCfg {
+		if z.Felt {
+			log.Warn("zoo.cfg: " + z.String())
+		} else {
+			log.Info("zoo.cfg: " + z.String())
+		}
+	}
 	for _, warning := range l.Warnings {
 		log.Warn(warning)
 	}
