@@ -63,6 +63,7 @@ type conn struct {
 	live atomic.Pointer[liveSession] // the session, nil before the handshake and after a move
 	// arrivedAt is when the bytes now being decoded came in. Reader only.
 	arrivedAt int64
+	share     share // of what is outstanding
 	// wroteAt is when something was last written, for keep-alives.
 	wroteAt atomic.Int64
 
@@ -99,7 +100,10 @@ func (c *conn) sessionID() session.ID {
 
 // push queues a decoded call and blocks while the connection has too much in flight.
 func (c *conn) push(k *call) {
-	c.srv.outstanding.acquire(k.size())
+	if !c.srv.outstanding.tryAcquire(k.size(), &c.share) {
+		c.workInline() // what is awaited may be in the connection's own queue
+		c.srv.outstanding.acquire(k.size(), &c.share)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.mu.queue.len() >= c.srv.cfg.MaxOutstanding && c.mu.closing == nil {
@@ -113,7 +117,7 @@ func (c *conn) push(k *call) {
 		c.waitLocked()
 	}
 	if c.mu.closing != nil {
-		c.srv.outstanding.release(k.size())
+		c.srv.outstanding.release(k.size(), &c.share)
 		return
 	}
 	c.mu.queue.push(k)
@@ -307,6 +311,7 @@ func (c *conn) closeLocked(why closeReason) {
 	if c.mu.closing == nil {
 		c.mu.closing = &why
 		c.broadcastLocked()
+		c.srv.outstanding.abandon(&c.share)
 	}
 }
 
@@ -323,7 +328,7 @@ func (c *conn) close(why closeReason) {
 
 // account closes the books on a call that was answered.
 func (c *conn) account(k *call, code znode.Error) {
-	c.srv.outstanding.release(k.size())
+	c.srv.outstanding.release(k.size(), &c.share)
 	c.srv.metrics.observe(k.req.Op, code, c.srv.now()-k.start)
 }
 

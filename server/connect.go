@@ -258,7 +258,7 @@ func (c *conn) gone() {
 	c.door.Finish() // may take a moment
 	c.mu.Lock()
 	for c.mu.queue.len() > c.mu.inFlight {
-		c.srv.outstanding.release(c.mu.queue.popLast().size())
+		c.srv.outstanding.release(c.mu.queue.popLast().size(), &c.share)
 	}
 	c.mu.Unlock()
 	c.srv.left(c)

@@ -97,7 +97,7 @@ func openOn(cfg Config, log *slog.Logger, fs vfs.FS) (*Server, error) {
 		sessions: newLiveSessions(), kicked: map[*conn]struct{}{}, failed: make(chan struct{})}
 	s.pending.mu.calls = map[uint64]*call{}
 	s.watches.cfg, s.watches.registry, s.watches.conns = &s.cfg, watch.NewRegistry(), map[watch.Watcher]*conn{}
-	s.outstanding = newBudget(cfg.MaxOutstandingBytes)
+	s.outstanding = newBudget(int64(cfg.MaxOutstandingTotal), cfg.MaxOutstandingBytes)
 	s.nativeTerms, s.zkTerms = nativeTerms(&cfg), zkTerms(&cfg)
 	s.conns.open = map[*conn]struct{}{}
 	s.conns.perIP = map[string]int{}
