@@ -24,6 +24,9 @@ import (
 // Config says what to measure. It is not changed during a run.
 type Config struct {
 	Target Target
+	// Versus, if set, is measured too, each row right before or behind that of Target, so
+	// that ratios are of one time and one machine.
+	Versus Target
 	// Rows are measured in order, Repeat times (default 1).
 	Rows   []Shape
 	Repeat int

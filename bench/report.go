@@ -16,6 +16,8 @@ type Report struct {
 	Settings    Settings    `json:"settings"`
 	Probes      []Probe     `json:"probes"` // one per repetition
 	Rows        []Row       `json:"rows"`
+	// Versus is what the same run found of another target; it has no probes of its own.
+	Versus *Report `json:"versus,omitempty"`
 }
 
 // Environment is where a run was made.
@@ -101,6 +103,9 @@ func newReport(c Config) *Report {
 // finish drops rows without a measurement.
 func (r *Report) finish() *Report {
 	r.Rows = slices.DeleteFunc(r.Rows, func(row Row) bool { return len(row.Runs) == 0 })
+	if r.Versus != nil {
+		r.Versus.finish()
+	}
 	return r
 }
 

@@ -29,22 +29,33 @@ func Execute(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	report := newReport(c)
+	targets, reports := []Target{c.Target}, []*Report{newReport(c)}
+	if c.Versus != nil {
+		other := c
+		other.Target, other.Label = c.Versus, ""
+		targets, reports = append(targets, c.Versus), append(reports, newReport(other))
+		reports[0].Versus = reports[1]
+	}
 	for repetition := range c.Repeat {
 		probe, err := MeasureProbe(ctx, c.ProbeDir)
 		if err != nil {
-			return report, err
+			return reports[0], err
 		}
-		report.Probes = append(report.Probes, probe)
+		reports[0].Probes = append(reports[0].Probes, probe)
 		for i, shape := range c.Rows {
-			run, err := c.measure(ctx, shape)
-			if err != nil {
-				return report.finish(), fmt.Errorf("%v, repetition %d: %w", shape, repetition+1, err)
+			for turn := range targets {
+				// Who goes first changes, so that what drifts hits both.
+				t := (turn + i + repetition) % len(targets)
+				c.Target = targets[t]
+				run, err := c.measure(ctx, shape)
+				if err != nil {
+					return reports[0].finish(), fmt.Errorf("%v, repetition %d, %s: %w", shape, repetition+1, c.Target.Name(), err)
+				}
+				reports[t].Rows[i].Runs = append(reports[t].Rows[i].Runs, run)
 			}
-			report.Rows[i].Runs = append(report.Rows[i].Runs, run)
 		}
 	}
-	return report.finish(), nil
+	return reports[0].finish(), nil
 }
 
 // measure runs one row, and removes what it made also if it fails.

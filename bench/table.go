@@ -11,6 +11,9 @@ import (
 
 // WriteTable writes the report for people.
 func (r *Report) WriteTable(out io.Writer) error {
+	if r.Versus != nil {
+		fmt.Fprintln(out, r.Environment.Target)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "WORKLOAD\tCxO\tOPS\tOPS/S\tSPREAD\tP50\tP99\tP99.9\tMAX\tERRORS\tCLIENT CPU\tSERVER CPU\t")
 	for _, row := range r.Rows {
@@ -27,7 +30,14 @@ func (r *Report) WriteTable(out io.Writer) error {
 			return err
 		}
 	}
-	return nil
+	if r.Versus == nil {
+		return nil
+	}
+	fmt.Fprintf(out, "\n%s\n", r.Versus.Environment.Target)
+	if err := r.Versus.WriteTable(out); err != nil {
+		return err
+	}
+	return r.WriteComparison(out, r.Versus)
 }
 
 // notes are what a table does not hold: errors by kind, parts, further figures, and
@@ -50,6 +60,9 @@ func (r *Report) notes() (lines []string) {
 }
 
 func (r *Report) floorNotes() []string {
+	if len(r.Probes) == 0 {
+		return nil
+	}
 	p := medianProbe(r.Probes)
 	lines := []string{fmt.Sprintf("probe: synced 4 KiB append p50 %s (growing file), %s (allocated file); loopback round trip p50 %s; load generator %.0f ns/op",
 		duration(p.SyncGrowingUs), duration(p.SyncAllocatedUs), duration(p.RoundTripUs), p.LoadNsPerOp)}

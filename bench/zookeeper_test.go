@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -165,5 +166,31 @@ func TestZooKeeperTarget(t *testing.T) {
 	}
 	if err := c.Get(ctx, "/"); err == nil {
 		t.Error("an answer behind close")
+	}
+}
+
+// Goal: two servers are measured in one run, each row on both, and the ratios are printed.
+// Method: two trees behind sockets, two rows, two repetitions.
+func TestVersus(t *testing.T) {
+	c := Config{Target: &ZooKeeper{Addr: serveZooKeeper(t)}, Versus: &ZooKeeper{Addr: serveZooKeeper(t)},
+		Rows: []Shape{{"create", 1, 1}, {"get", 2, 4}}, Repeat: 2, Count: 50, ProbeDir: t.TempDir(), Keys: 10}
+	report, err := Execute(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := report.WriteTable(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*Report{report, report.Versus} {
+		if len(r.Rows) != 2 || len(r.Rows[0].Runs) != 2 || len(r.Rows[1].Runs) != 2 || r.Rows[1].Summary().Ops != 100 {
+			t.Errorf("%s: rows %+v", r.Environment.Target, r.Rows)
+		}
+		if !strings.Contains(out.String(), r.Environment.Target) {
+			t.Errorf("the table does not name %s:\n%s", r.Environment.Target, &out)
+		}
+	}
+	if ratios := report.Compare(report.Versus); len(ratios) != 2 || ratios[1].OpsPerSecond <= 0 {
+		t.Errorf("ratios %+v", ratios)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ type benchCommand struct {
 	shape                           bench.Shape
 	target                          string // zk://HOST:PORT, "" = a Tenure server
 	serverPID                       int
+	versus                          string // a second one, zk://HOST:PORT
+	versusPID                       int
 	jsonFile, htmlFile, compareFile string
 	earlier                         *bench.Report
 }
@@ -57,7 +60,9 @@ when it is answered. With it requests are due at that rate whatever happens, and
 counts from when they were due.
 
 The server's CPU time is read from /metrics of the first endpoint. With --target zk://
-the same load goes to a ZooKeeper server, through connections that only pipeline.`,
+the same load goes to a server that speaks ZooKeeper's protocol, through connections that
+only pipeline. With --versus zk:// each row is measured on a second such server, too, right
+before or behind the first, and the ratios are printed.`,
 		ValidArgs: bench.WorkloadNames(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := k.prepare(cmd.Flags(), args); err != nil {
@@ -91,6 +96,8 @@ func (k *benchCommand) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.ProbeDir, "probe-dir", ".", "`DIR` where the probe writes; choose the disk of the server's data")
 	f.StringVar(&k.target, "target", "", "measure a ZooKeeper server instead, for comparison: `zk://HOST:PORT`")
 	f.IntVar(&k.serverPID, "server-pid", 0, "`PID` of the --target's process on this machine, to read its CPU time")
+	f.StringVar(&k.versus, "versus", "", "measure each row on this server, too, in turn: `zk://HOST:PORT`")
+	f.IntVar(&k.versusPID, "versus-pid", 0, "`PID` of the --versus' process on this machine, to read its CPU time")
 	f.StringVar(&k.jsonFile, "json", "", "write the report as JSON to `FILE`")
 	f.StringVar(&k.htmlFile, "html", "", "write the report as a page with plots to `FILE`")
 	f.StringVar(&k.compareFile, "compare", "", "print ratios to an earlier report, the JSON `FILE` of another run")
@@ -108,6 +115,12 @@ func (k *benchCommand) prepare(flags *pflag.FlagSet, workloads []string) error {
 		return usagef("--connections and --outstanding: they need a WORKLOAD, and no --suite")
 	case k.target != "" && !strings.HasPrefix(k.target, zkScheme):
 		return usagef("--target %q: want %sHOST:PORT", k.target, zkScheme)
+	case k.versus != "" && !strings.HasPrefix(k.versus, zkScheme):
+		return usagef("--versus %q: want %sHOST:PORT", k.versus, zkScheme)
+	case k.versus != "" && k.compareFile != "":
+		return usagef("--versus and --compare: one of them")
+	case k.versusPID != 0 && k.versus == "":
+		return usagef("--versus-pid: it needs --versus")
 	case k.serverPID != 0 && k.target == "":
 		return usagef("--server-pid: a Tenure server tells by itself")
 	case k.config.Repeat < 1 || k.config.Repeat > 1000:
@@ -148,6 +161,9 @@ func (k *benchCommand) prepare(flags *pflag.FlagSet, workloads []string) error {
 
 // chooseTarget sets what is measured and returns its address.
 func (k *benchCommand) chooseTarget(ctx context.Context) (string, error) {
+	if k.versus != "" {
+		k.config.Versus = &bench.ZooKeeper{Addr: strings.TrimPrefix(k.versus, zkScheme), PID: k.versusPID}
+	}
 	if k.target != "" {
 		addr := strings.TrimPrefix(k.target, zkScheme)
 		k.config.Target = &bench.ZooKeeper{Addr: addr, PID: k.serverPID}
@@ -228,7 +244,7 @@ func (k *benchCommand) write(r *bench.Report) error {
 	}
 	return errors.Join(err,
 		writeReport(k.jsonFile, r.WriteJSON),
-		writeReport(k.htmlFile, func(w io.Writer) error { return r.WriteHTML(w, k.earlier) }))
+		writeReport(k.htmlFile, func(w io.Writer) error { return r.WriteHTML(w, cmp.Or(k.earlier, r.Versus)) }))
 }
 
 // writeReport writes a file unless name is "".
