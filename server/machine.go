@@ -141,6 +141,9 @@ func (s *Server) applyEntry(e replica.Entry) error {
 		c.kick()
 	}
 	clear(s.kicked)
+	for i := range done {
+		s.excesses.log(s, done[i].outcome.Excesses)
+	}
 	clear(done)
 	s.applyScratch = done[:0]
 	s.metrics.appliedEntry(len(done), s.now()-began)

@@ -52,7 +52,8 @@ type Server struct {
 	state        sync.RWMutex // see the package comment
 	published    int64        // zxid of the newest change that was told; apply only
 	kicked       map[*conn]struct{}
-	applyScratch []applied    // apply only
+	applyScratch []applied // apply only
+	excesses     excessLog
 	applying     atomic.Int64 // when apply began with an entry, 0 while it has none
 
 	pending     pendingCalls

@@ -39,6 +39,8 @@ type Outcome struct {
 	Changes []znode.Change
 	// Sessions opened or closed by it, in order; nil for a duplicate.
 	Sessions []znode.SessionEffect
+	// Excesses are quotas that it exceeded.
+	Excesses []znode.Excess
 	// Gap: the write's Seq is not the next of its session, or the session keeps too
 	// many results (ResultsMax); nothing was done, and the connection that sent it
 	// must be closed so that the client resends in order.
@@ -116,7 +118,7 @@ func (b *Batch) Apply(stamp znode.Stamp, t *znode.Txn) Outcome {
 	if w != nil && b.err == nil {
 		b.keep(w, t.Seq, &result)
 	}
-	return Outcome{Result: result, Changes: delta.Changes, Sessions: delta.Sessions}
+	return Outcome{Result: result, Changes: delta.Changes, Sessions: delta.Sessions, Excesses: delta.Excesses}
 }
 
 // refusal is the result of a transaction that Apply never saw.

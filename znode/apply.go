@@ -23,6 +23,7 @@ func Apply(v View, s Stamp, t *Txn) (Result, Delta) {
 		return result, Delta{}
 	}
 	result.setZxid(a.zxid)
+	a.addExcesses()
 	a.delta.Zxid, a.delta.TimeMs = a.zxid, a.timeMs
 	return result, a.delta
 }

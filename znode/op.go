@@ -170,6 +170,8 @@ type Delta struct {
 	Children []ChildrenEffect
 	Sessions []SessionEffect
 	Changes  []Change
+	// Excesses are for the log of whoever runs the server, and change nothing.
+	Excesses []Excess
 }
 
 // NodeEffect stores Node at Path, or removes what is there if Node is nil. Prev is

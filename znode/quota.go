@@ -112,6 +112,56 @@ func (a *change) use(q quota, count, bytes int64) {
 	a.putNode(q.usagePath, n, prev)
 }
 
+// Excess tells that a transaction took the use of a subtree above one of its limits,
+// which refused nothing: a soft one, or a hard one that is not enforced.
+type Excess struct {
+	Path  string // of the subtree
+	Limit string // the limit's name in the text of the limits
+	Used  int64  // znodes or bytes
+	Max   int64  // what the limit says
+}
+
+// addExcesses notes the limits that were kept before the transaction and are not any more.
+func (a *change) addExcesses() {
+	for i := range a.delta.Nodes {
+		path := a.delta.Nodes[i].Path
+		if !strings.HasPrefix(path, QuotaRoot+"/") {
+			continue
+		}
+		dir, name := Split(path)
+		usagePath, limitsPath := Join(dir, usageName), Join(dir, limitsName)
+		if dir == QuotaRoot || name != usageName && (name != limitsName || a.nodeEffect(usagePath) >= 0) {
+			continue // no quota; or the usage has changed, too, and is an effect of its own
+		}
+		before := exceeded(a.view.Node(usagePath), a.view.Node(limitsPath))
+		for limit, x := range exceeded(a.node(usagePath), a.node(limitsPath)) {
+			if x != (Excess{}) && before[limit] == (Excess{}) {
+				x.Path = dir[len(QuotaRoot):]
+				a.delta.Excesses = append(a.delta.Excesses, x)
+			}
+		}
+	}
+}
+
+// exceeded tells which limits a use is above; those that it keeps are zero.
+func exceeded(usage, limits *Node) (list [4]Excess) {
+	if usage == nil || limits == nil {
+		return list
+	}
+	used, limit := parseTrack(usage.Data), parseTrack(limits.Data)
+	for i, x := range [...]Excess{
+		{Limit: "count", Used: used.count, Max: limit.count},
+		{Limit: "bytes", Used: used.bytes, Max: limit.bytes},
+		{Limit: "countHardLimit", Used: used.count, Max: limit.countHard},
+		{Limit: "byteHardLimit", Used: used.bytes, Max: limit.bytesHard},
+	} {
+		if x.Max >= 0 && x.Used > x.Max {
+			list[i] = x
+		}
+	}
+	return list
+}
+
 // isUsage reports whether path is a quota's usage znode.
 func isUsage(path string) bool {
 	return strings.HasPrefix(path, QuotaRoot+"/") && strings.HasSuffix(path, "/"+usageName)

@@ -126,6 +126,9 @@ func (s *script) apply(op znode.Op) string {
 	for _, c := range d.Changes {
 		out += " [" + changeNames[c.Type] + " " + c.Path + "]"
 	}
+	for _, x := range d.Excesses {
+		out += fmt.Sprintf(" [excess %s %s %d > %d]", x.Path, x.Limit, x.Used, x.Max)
+	}
 	if d.Zxid == 0 && len(d.Nodes)+len(d.Children)+len(d.Sessions)+len(d.Changes) > 0 {
 		out += " EFFECTS WITHOUT A ZXID"
 	}
