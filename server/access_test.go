@@ -132,7 +132,7 @@ var shut = znode.ACL{Perms: 0, Scheme: "world", ID: "anyone"}
 // Goal: every operation needs the permission that ZooKeeper's documentation names, on the
 // znode that it names, and that is enough. Method: each by a client that has this one
 // permission and nothing else anywhere, and by one that has all others; what asks for
-// none by a client with none. An operation without a case fails.
+// none by a client with none; through both doors. An operation without a case fails.
 func TestEveryOperationAsksForItsPermission(t *testing.T) {
 	s := startServer(t, Config{SuperDigest: Secret(znode.DigestID("super", "top"))})
 	admin := adminOf(t, s)
@@ -147,15 +147,19 @@ func TestEveryOperationAsksForItsPermission(t *testing.T) {
 		}
 		for i, c := range list {
 			name := fmt.Sprintf("%v-%d", op, i)
-			if c.perms == 0 {
-				if got := outcome(openRaw(t, s).call(c.request("/shut"))); got != c.want {
-					t.Errorf("%s by anybody: %v, want %v", name, got, c.want)
+			for _, door := range []string{subprotocolJute, zooKeeper} {
+				if door == zooKeeper && op >= wire.OpWith {
+					continue // unknown there
 				}
-				continue
-			}
-			for bit := int32(1); bit <= znode.PermAdmin; bit *= 2 {
-				if c.perms&bit != 0 {
-					c.drive(t, s, admin, fmt.Sprintf("/%s-%d", name, bit), bit)
+				if c.perms == 0 {
+					if got := outcome(openAs(t, s, door, 0).call(c.request("/shut"))); got != c.want {
+						t.Errorf("%s: %s by anybody: %v, want %v", door, name, got, c.want)
+					}
+				}
+				for bit := int32(1); bit <= znode.PermAdmin; bit *= 2 {
+					if c.perms&bit != 0 {
+						c.drive(t, s, door, admin, fmt.Sprintf("/%s-%s-%d", door, name, bit), bit)
+					}
 				}
 			}
 		}
@@ -164,7 +168,7 @@ func TestEveryOperationAsksForItsPermission(t *testing.T) {
 
 // drive sends the request as one, who has bit where it is asked for, and as rest, who has
 // all that is not enough.
-func (c *accessCase) drive(t *testing.T, s *Server, admin *rawClient, dir string, bit int32) {
+func (c *accessCase) drive(t *testing.T, s *Server, door string, admin *rawClient, dir string, bit int32) {
 	asked := []znode.ACL{digest(bit, "one", "1"), digest(znode.PermAll&^c.perms, "rest", "2")}
 	other := []znode.ACL{digest(znode.PermAll, "rest", "2")}
 	parent, node := other, asked
@@ -176,7 +180,7 @@ func (c *accessCase) drive(t *testing.T, s *Server, admin *rawClient, dir string
 			t.Fatalf("%s: %v", dir, made)
 		}
 	}
-	one, rest := openRaw(t, s), openRaw(t, s)
+	one, rest := openAs(t, s, door, 0), openAs(t, s, door, 0)
 	one.auth("digest", "one:1")
 	rest.auth("digest", "rest:2")
 	if got := outcome(rest.call(c.request(dir))); got != znode.NoAuth {

@@ -30,11 +30,11 @@ func digest(perms int32, user, password string) znode.ACL {
 
 // Goal: entries are OR-ed, none is lost, duplicates are kept once, and no list that locks
 // everybody out by accident is stored. Method: the row's lists, used by an anonymous
-// client, in both encodings.
+// client, through every door.
 func TestC059EntriesAreORed(t *testing.T) {
 	s := startServer(t, Config{})
 	open, bob := znode.OpenACL[0], digest(znode.PermRead, "bob", "b")
-	for _, protocol := range protocols {
+	for _, protocol := range everyDoor {
 		r := openAs(t, s, protocol, 0)
 		p := r.must("/l-", "", sequential)
 		for name, row := range map[string]struct{ given, want []znode.ACL }{
@@ -82,9 +82,9 @@ func TestC059EntriesAreORed(t *testing.T) {
 func TestC061HashesAreMasked(t *testing.T) {
 	s := startServer(t, Config{})
 	alice, bob := digest(31, "alice", "a"), digest(znode.PermRead, "bob", "b")
-	for i, protocol := range protocols {
+	for i, protocol := range everyDoor {
 		r := openAs(t, s, protocol, 0)
-		path := []string{"/s0", "/s1"}[i]
+		path := []string{"/s0", "/s1", "/s2"}[i]
 		if e := r.createACL(path, alice, bob); e != znode.OK {
 			t.Fatal(e)
 		}
@@ -114,9 +114,9 @@ func TestC061HashesAreMasked(t *testing.T) {
 // right behind the handshake, with and without a login between.
 func TestC063LoginPrecedesRequests(t *testing.T) {
 	s := startServer(t, Config{})
-	for i, protocol := range protocols {
+	for i, protocol := range everyDoor {
 		r := openAs(t, s, protocol, 30*time.Second)
-		path := []string{"/z0", "/z1"}[i]
+		path := []string{"/z0", "/z1", "/z2"}[i]
 		r.auth("digest", "bob:b")
 		if e := r.createACL(path, znode.ACL{Perms: 31, Scheme: "auth"}); e != znode.OK {
 			t.Fatal(e)
