@@ -29,12 +29,14 @@ final class Checks {
     /** Runs one part of the program. What it throws fails that part alone. */
     static void part(String name, Body body) {
         part = name;
+        long start = System.nanoTime();
         try {
             body.run();
         } catch (Exception e) {
             is("ends without an exception, not with " + e, false);
             e.printStackTrace();
         }
+        System.out.println("     " + part + " took " + (System.nanoTime() - start) / 1_000_000 + " ms");
     }
 
     static synchronized void is(String what, boolean ok) {

@@ -1,5 +1,7 @@
+import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZooKeeper;
 
 /** A client with one session, through a proxy of its own that the test plays faults on. */
@@ -30,6 +32,19 @@ final class Peer implements AutoCloseable {
     void connected() throws Exception {
         if (!Checks.within(30_000, () -> zk.getState().isConnected())) {
             throw new IllegalStateException("no connection to " + address);
+        }
+    }
+
+    /** Repeats what was lost with its connection. */
+    static <T> T again(Callable<T> operation) throws Exception {
+        for (int tries = 0; ; tries++) {
+            try {
+                return operation.call();
+            } catch (KeeperException.ConnectionLossException e) {
+                if (tries == 100) {
+                    throw e;
+                }
+            }
         }
     }
 
