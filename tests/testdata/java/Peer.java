@@ -23,10 +23,17 @@ final class Peer implements AutoCloseable {
         connected();
     }
 
-    /** Takes over the session of another peer, by another address. */
-    Peer(Peer of, byte[] password) throws Exception {
+    /** Takes over the session of another client, by another address. */
+    Peer(ZooKeeper of, byte[] password) throws Exception {
         address = Checks.ask("proxy");
-        zk = new ZooKeeper(address, TIMEOUT_MS, states, of.zk.getSessionId(), password);
+        zk = new ZooKeeper(address, TIMEOUT_MS, states, of.getSessionId(), password);
+    }
+
+    /** Ends the session of another client. */
+    static void expire(ZooKeeper of) throws Exception {
+        try (Peer thief = new Peer(of, of.getSessionPasswd())) {
+            thief.connected();
+        }
     }
 
     void connected() throws Exception {
