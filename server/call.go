@@ -71,6 +71,12 @@ func (k *call) needsBarrier() bool {
 	return k.reply == nil && !k.isWrite() && !k.req.Stale && (!k.c.terms.localReads || k.req.Op == wire.OpSync || k.req.Op == wire.OpPing)
 }
 
+// catchesUp reports whether events go into the outbox while the call is executed: then
+// the replies before it must be there already.
+func (k *call) catchesUp() bool {
+	return k.req.Op == wire.OpRewatch || k.req.Op == wire.OpSetWatches || k.req.Op == wire.OpSetWatches2
+}
+
 // txn builds the transaction of a write.
 func (k *call) txn() znode.Txn {
 	if k.connect != nil {

@@ -16,7 +16,7 @@ func (c *conn) readLocked() {
 	now := c.srv.rep.BarrierNow()
 	for i := 0; i < c.mu.queue.len(); i++ {
 		k := c.mu.queue.at(i)
-		if k.isWrite() || k.needsBarrier() && !k.cleared && !now || k.req.Op == wire.OpRewatch && i > 0 {
+		if k.isWrite() || k.needsBarrier() && !k.cleared && !now || k.catchesUp() && i > 0 {
 			break
 		}
 		run = append(run, k)
@@ -71,12 +71,12 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 		return nil
 	}
 	r := wire.Reply{Xid: k.req.Xid, Op: k.req.Op, Zxid: c.srv.store.LastZxid()}
+	if k.req.Op == wire.OpAuth || k.req.Op == wire.OpSASL {
+		r.Zxid = 0
+	}
 	if k.reply != nil {
 		r.Err, r.Detail = k.reply.Err, k.reply.Detail
-		switch {
-		case k.req.Op == wire.OpAuth:
-			r.Zxid = 0
-		case r.Err == znode.Unimplemented:
+		if r.Err == znode.Unimplemented {
 			r.Zxid = -1
 		}
 	} else {
