@@ -24,19 +24,52 @@ const postgresStart = time.Minute
 
 // StartPostgres starts a PostgreSQL server with an empty database of its own, on a socket
 // that only this machine can reach, and returns the connection string that drivers
-// understand. It is stopped and removed with the test. The programs are found on PATH or
-// where Debian keeps them; without them the test is skipped, or fails if
-// TENURE_REQUIRE_FOREIGN is 1. PostgreSQL does not run as root: then the user postgres or
-// nobody runs it.
+// understand. It is stopped and removed with the test. Without PostgreSQL the test is
+// skipped, or fails, as PostgresPrograms says.
 func StartPostgres(t testing.TB) (dsn string) {
-	initdb, postgres := findPostgres("initdb"), findPostgres("postgres")
-	if initdb == "" || postgres == "" {
-		if os.Getenv("TENURE_REQUIRE_FOREIGN") == "1" {
-			t.Fatal("PostgreSQL is not installed")
-		}
-		t.Skip("PostgreSQL is not installed; TENURE_REQUIRE_FOREIGN=1 makes this an error")
+	programs := PostgresPrograms(t)
+	dir, as := PostgresDir(t)
+	data := filepath.Join(dir, "data")
+	ctx, cancel := context.WithTimeout(t.Context(), postgresStart)
+	defer cancel()
+	initialize := exec.CommandContext(ctx, filepath.Join(programs, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initialize.Dir, initialize.SysProcAttr = dir, &syscall.SysProcAttr{Credential: as}
+	if out, err := initialize.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
 	}
-	// A short name, for a socket's path has 107 bytes at most.
+	runPostgres(t, as, dir, filepath.Join(programs, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=60")
+	return "host=" + dir + " user=postgres dbname=postgres sslmode=disable"
+}
+
+// PostgresPrograms returns the directory of PostgreSQL's programs: where postgres of PATH
+// really is, or the newest of those that Debian keeps. Without any the test is skipped, or
+// fails if TENURE_REQUIRE_FOREIGN is 1.
+func PostgresPrograms(t testing.TB) (dir string) {
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path)
+		}
+	}
+	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // the pattern is sound
+	if len(paths) > 0 {
+		return filepath.Dir(slices.MaxFunc(paths, func(a, b string) int { return postgresVersion(a) - postgresVersion(b) }))
+	}
+	if os.Getenv("TENURE_REQUIRE_FOREIGN") == "1" {
+		t.Fatal("PostgreSQL is not installed")
+	}
+	t.Skip("PostgreSQL is not installed; TENURE_REQUIRE_FOREIGN=1 makes this an error")
+	return ""
+}
+
+func postgresVersion(path string) int {
+	n, _ := strconv.Atoi(strings.Split(path, "/")[4]) // 0 sorts before any version
+	return n
+}
+
+// PostgresDir returns a directory, removed with the test, of a user that may run
+// PostgreSQL, which does not run as root: then as is the user postgres or nobody, else nil.
+// Its name is short, for a socket's path has 107 bytes at most.
+func PostgresDir(t testing.TB) (dir string, as *syscall.Credential) {
 	dir, err := os.MkdirTemp("", "postgres")
 	if err != nil {
 		t.Fatal(err)
@@ -46,39 +79,13 @@ func StartPostgres(t testing.TB) (dsn string) {
 			t.Error(err)
 		}
 	})
-	as := postgresUser(t)
+	as = postgresUser(t)
 	if as != nil {
 		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	data := filepath.Join(dir, "data")
-	ctx, cancel := context.WithTimeout(t.Context(), postgresStart)
-	defer cancel()
-	initialize := exec.CommandContext(ctx, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	initialize.Dir, initialize.SysProcAttr = dir, &syscall.SysProcAttr{Credential: as}
-	if out, err := initialize.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
-	runPostgres(t, as, dir, postgres, "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=60")
-	return "host=" + dir + " user=postgres dbname=postgres sslmode=disable"
-}
-
-// findPostgres returns the path of a program of PostgreSQL, the newest of several, or "".
-func findPostgres(name string) string {
-	if path, err := exec.LookPath(name); err == nil {
-		return path
-	}
-	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is sound
-	if len(paths) == 0 {
-		return ""
-	}
-	return slices.MaxFunc(paths, func(a, b string) int { return postgresVersion(a) - postgresVersion(b) })
-}
-
-func postgresVersion(path string) int {
-	n, _ := strconv.Atoi(strings.Split(path, "/")[4]) // 0 sorts before any version
-	return n
+	return dir, as
 }
 
 // postgresUser returns who is to run the server, or nil if that is who runs the test.

@@ -72,7 +72,7 @@ func LaunchZooKeeper(dir string, o ZooKeeperOptions) (*ZooKeeper, error) {
 }
 
 func launchZooKeeper(dir string, o ZooKeeperOptions) (*ZooKeeper, error) {
-	ports, err := freePorts(3 * o.Servers)
+	ports, err := FreePorts(3 * o.Servers)
 	if err != nil {
 		return nil, err
 	}

@@ -202,8 +202,8 @@ func (s *zooKeeperServer) ask(word string) (string, error) {
 	return string(answer), err
 }
 
-// freePorts returns n different ports that nobody listens on.
-func freePorts(n int) ([]int, error) {
+// FreePorts returns n different ports of 127.0.0.1 that nobody listens on.
+func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
