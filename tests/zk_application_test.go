@@ -117,7 +117,8 @@ func (a *application) start() {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			cmd.Wait() // killed: its error says no more
+			cmd.Wait() // its error is the state
+			fmt.Fprintln(&a.output, "ended:", cmd.ProcessState)
 		}
 	}()
 	if err := <-started; err != nil {
