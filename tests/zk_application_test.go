@@ -4,6 +4,7 @@ package tests
 
 import (
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -50,7 +51,7 @@ func startZKServer(t *testing.T) zkServer {
 // connect opens a session of the test's own, which ends with the test.
 func (s zkServer) connect(t *testing.T) *zk.Conn {
 	t.Helper()
-	c, _, err := zk.Connect([]string{s.address}, 10*time.Second, zk.WithLogger(log.New(t.Output(), "zk: ", 0)), zk.WithLogInfo(false))
+	c, _, err := zk.Connect([]string{s.address}, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
