@@ -20,6 +20,7 @@ import (
 type BuildInfo struct {
 	Version  string   `json:"version"`
 	Commit   string   `json:"commit"`
+	Time     string   `json:"time"` // of the commit, as in RFC 3339; "" if unknown
 	Go       string   `json:"go"`
 	Protocol []string `json:"protocol"` // websocket subprotocols
 }
@@ -33,8 +34,11 @@ func Build() BuildInfo {
 		Protocol: []string{"tenure.v1.jute", "tenure.v1.json"}}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
+			switch s.Key {
+			case "vcs.revision":
 				b.Commit = s.Value
+			case "vcs.time":
+				b.Time = s.Value
 			}
 		}
 	}
@@ -59,6 +63,8 @@ type admin struct {
 	log          *slog.Logger
 	writeTimeout time.Duration
 	snapshotting atomic.Bool // one at a time: it reads the whole state
+	// zooKeeper, if set, adds what ZooKeeper's own HTTP servers have.
+	zooKeeper func(*http.ServeMux)
 }
 
 // httpHandler routes the listener: websocket at /v1/ws, the rest to admin and metrics.
@@ -72,6 +78,9 @@ func (a *admin) httpHandler(c *Config, m *metrics, websocket http.Handler) http.
 	mux.HandleFunc("/version", answerVersion)
 	mux.HandleFunc("/v1/snapshot", a.snapshot)
 	mux.HandleFunc("/{$}", answerRoot)
+	if a.zooKeeper != nil {
+		a.zooKeeper(mux)
+	}
 	return newOriginPolicy(c).wrap(readOnly(mux))
 }
 
@@ -126,29 +135,34 @@ func answerRoot(w http.ResponseWriter, _ *http.Request) {
 /healthz      200 while the process can work
 /readyz       200 while requests are served
 /metrics      figures for Prometheus
+/metrics/zookeeper  those that ZooKeeper has, under its names
+/commands     ZooKeeper's admin commands
 /version      what is running
 /v1/snapshot  a snapshot of the state; needs "Authorization: Bearer TOKEN" with the
               token in the file admin.token of the data directory
 `, Version, strings.Join(Build().Protocol, " and "))
 }
 
-// allowed checks the admin token and answers the request if it is missing or wrong.
-// Nothing else counts: no address, no forwarded header, no cookie.
-func (a *admin) allowed(w http.ResponseWriter, r *http.Request) bool {
+// judge checks the admin token: 200, or the status of a refusal. Nothing else counts: no
+// address, no forwarded header, no cookie.
+func (a *admin) judge(r *http.Request) int {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	given := strings.EqualFold(scheme, "Bearer") && len(r.Header.Values("Authorization")) == 1
-	if given && a.token.ok(strings.TrimSpace(token)) {
-		return true
+	switch {
+	case !given:
+		return http.StatusUnauthorized
+	case !a.token.ok(strings.TrimSpace(token)):
+		return http.StatusForbidden
 	}
-	status := http.StatusUnauthorized
-	if given {
-		status = http.StatusForbidden
-	} else {
+	return http.StatusOK
+}
+
+// refused notes a refusal; the caller answers it.
+func (a *admin) refused(w http.ResponseWriter, r *http.Request, status int) {
+	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
 	}
 	a.log.Warn("admin request refused", "path", r.URL.Path, "remote", r.RemoteAddr, "status", status)
-	http.Error(w, "this needs the admin token, in the file admin.token of the data directory, as Authorization: Bearer TOKEN", status)
-	return false
 }
 
 // Trailers that name what a complete snapshot holds. The stream itself carries
@@ -159,9 +173,16 @@ const (
 )
 
 func (a *admin) snapshot(w http.ResponseWriter, r *http.Request) {
-	if !a.allowed(w, r) {
+	if status := a.judge(r); status != http.StatusOK {
+		a.refused(w, r, status)
+		http.Error(w, "this needs the admin token, in the file admin.token of the data directory, as Authorization: Bearer TOKEN", status)
 		return
 	}
+	a.sendSnapshot(w, r)
+}
+
+// sendSnapshot answers one who may have a snapshot.
+func (a *admin) sendSnapshot(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="tenure.snapshot"`)
 	if r.Method == http.MethodHead {

@@ -52,7 +52,12 @@ func (k *call) isWrite() bool {
 	if k.connect != nil {
 		return k.connect.Session == 0
 	}
-	switch k.req.Op {
+	return isUpdate(k.req.Op)
+}
+
+// isUpdate reports whether an operation needs a transaction.
+func isUpdate(op wire.Op) bool {
+	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
 		wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpCloseSession, wire.OpKillSession:
 		return true

@@ -22,6 +22,11 @@ type Config struct {
 	// ZKListen is the address of ZooKeeper's own protocol in plain text, default
 	// 127.0.0.1:2181; "none" serves none. ZKTLSListen is that above TLS, by default none.
 	ZKListen, ZKTLSListen string
+	// ZKWords are the four-letter words that are answered there, "*" for all, as
+	// ZooKeeper's 4lw.commands.whitelist. The default has those that name no client and
+	// no znode, cost the same whatever the server holds, and change nothing. They open
+	// the commands of the same names below /commands on Listen, too.
+	ZKWords []string
 	// PeerListen is the address of the other members. This version has none, so Validate
 	// refuses a value.
 	PeerListen string

@@ -60,6 +60,8 @@ var settings = []setting{
 		value: func(c *Config) settingValue { return textValue{&c.ZKListen, isAddressOrNone} }},
 	{name: "zk-tls-listen", help: "Address of ZooKeeper's own protocol above TLS.",
 		value: func(c *Config) settingValue { return textValue{&c.ZKTLSListen, isAddress} }},
+	{name: "zk-words", def: openWords(), help: "ZooKeeper's four-letter words that are answered; * = all.",
+		value: func(c *Config) settingValue { return listValue{&c.ZKWords, isListableWord} }},
 	{name: "peer-listen", help: "Address for the other members. Not served by this version yet.",
 		value: func(c *Config) settingValue { return textValue{&c.PeerListen, isAddress} }},
 

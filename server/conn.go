@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tenure-dev/tenure/session"
 	"github.com/tenure-dev/tenure/watch"
@@ -66,6 +67,8 @@ type conn struct {
 	share     share // of what is outstanding
 	// wroteAt is when something was last written, for keep-alives.
 	wroteAt atomic.Int64
+	began   time.Time
+	stats   connStats
 
 	mu struct {
 		sync.Mutex
@@ -84,7 +87,7 @@ type conn struct {
 }
 
 func newConn(s *Server, d door, codec wire.ServerCodec, remote string, ids []znode.Identity) *conn {
-	c := &conn{srv: s, door: d, codec: codec, id: watch.Watcher(s.lastConn.Add(1)), remote: remote}
+	c := &conn{srv: s, door: d, codec: codec, id: watch.Watcher(s.lastConn.Add(1)), remote: remote, began: time.Now()}
 	c.ids.Store(&ids)
 	c.wroteAt.Store(s.now())
 	return c
@@ -328,8 +331,10 @@ func (c *conn) close(why closeReason) {
 
 // account closes the books on a call that was answered.
 func (c *conn) account(k *call, code znode.Error) {
+	now := c.srv.now()
 	c.srv.outstanding.release(k.size(), &c.share)
-	c.srv.metrics.observe(k.req.Op, code, c.srv.now()-k.start)
+	c.srv.metrics.observe(k.req.Op, code, now-k.start)
+	c.countAnswered(k, now)
 }
 
 // popLocked takes the answered head off the queue.
@@ -340,10 +345,10 @@ func (c *conn) popLocked() {
 	c.mu.queue.pop()
 }
 
-// appendLocked appends one message behind its length to the outbox.
-func (c *conn) appendLocked(encode func([]byte) []byte) {
+// appendLocked appends one message behind its length to the outbox and returns its size.
+func (c *conn) appendLocked(encode func([]byte) []byte) int {
 	if c.mu.closed {
-		return
+		return 0
 	}
 	if c.mu.out == nil {
 		c.mu.out = writeBuffers.Get().(*[]byte)
@@ -351,9 +356,15 @@ func (c *conn) appendLocked(encode func([]byte) []byte) {
 	before := len(*c.mu.out)
 	*c.mu.out = appendMessage(*c.mu.out, encode)
 	c.srv.outboxBytes.Add(int64(len(*c.mu.out) - before))
+	size := len(*c.mu.out) - before - lengthBytes
+	c.countSent(size)
+	return size
 }
 
-// appendMessage appends one message behind its length in 4 bytes.
+// lengthBytes is what the length before a message takes.
+const lengthBytes = 4
+
+// appendMessage appends one message behind its length.
 func appendMessage(b []byte, encode func([]byte) []byte) []byte {
 	at := len(b)
 	b = encode(append(b, 0, 0, 0, 0))
@@ -371,7 +382,8 @@ func (c *conn) event(e *wire.Event) bool {
 	if c.mu.closing != nil {
 		return false
 	}
-	c.appendLocked(func(b []byte) []byte { return c.codec.AppendEvent(b, e) })
+	size := c.appendLocked(func(b []byte) []byte { return c.codec.AppendEvent(b, e) })
+	c.srv.traffic.eventBytes.Add(int64(size))
 	if len(*c.mu.out) > c.srv.cfg.OutboxBytes {
 		c.overflowLocked()
 	}

@@ -32,7 +32,7 @@ const (
 // session; those behind it may come at once.
 func (c *conn) serve() {
 	defer c.gone()
-	msg, err := c.door.Next()
+	msg, err := c.next()
 	if err != nil {
 		c.close(readFailure(err))
 		return
@@ -47,7 +47,7 @@ func (c *conn) serve() {
 	}
 	c.push(&call{c: c, connect: &req, bytes: len(msg), start: c.arrivedAt, ids: *c.ids.Load()})
 	for {
-		msg, err := c.door.Next()
+		msg, err := c.next()
 		if err != nil {
 			c.close(readFailure(err))
 			return
@@ -57,6 +57,15 @@ func (c *conn) serve() {
 			return
 		}
 	}
+}
+
+// next returns the next message; it is valid until the next call.
+func (c *conn) next() ([]byte, error) {
+	msg, err := c.door.Next()
+	if err == nil {
+		c.countReceived(len(msg))
+	}
+	return msg, err
 }
 
 // refusal is an error that ends a connection with a code of its own.
@@ -187,6 +196,7 @@ func (c *conn) receive(msg []byte) error {
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: c.authenticate(req.Body.(*wire.Auth))}
 		if k.reply.Err != znode.OK {
 			k.end = &closeReason{closePolicy, "authentication failed"}
+			c.srv.metrics.authFailed()
 		}
 	case need == znode.AccessDenied || need == znode.AccessServer:
 		k.reply = &wire.Reply{Xid: req.Xid, Op: req.Op, Err: znode.Unimplemented}
@@ -247,6 +257,9 @@ func (c *conn) gone() {
 		} else {
 			c.waitLocked()
 		}
+	}
+	if c.mu.closing.code != closeNormal {
+		c.srv.metrics.droppedConnection()
 	}
 	c.mu.Unlock()
 	c.srv.state.RLock()

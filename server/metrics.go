@@ -36,6 +36,8 @@ type metrics struct {
 	extendedNs         atomic.Int64
 	proposals, barrier atomic.Int64
 	refusedConns       atomic.Int64
+	dropped            atomic.Int64
+	authFailures       atomic.Int64
 }
 
 // figures are the gauges that only the server can tell, read once per scrape. None may
@@ -160,14 +162,17 @@ func (m *metrics) eventSent()         { m.events.Add(1) }
 func (m *metrics) slowConsumer()      { m.slow.Add(1) }         // closed: its outbox was full
 func (m *metrics) refusedBehind()     { m.behind.Add(1) }       // refused: the client has seen more
 func (m *metrics) refusedConnection() { m.refusedConns.Add(1) } // closed: too many
-func (m *metrics) expired()           { m.expiries.Add(1) }     // sessions ended by timeout
-func (m *metrics) extended(ns int64)  { m.extendedNs.Add(ns) }  // added to every timeout after a stall
+func (m *metrics) droppedConnection() { m.dropped.Add(1) }      // ended before its session was closed
+func (m *metrics) authFailed()        { m.authFailures.Add(1) }
+func (m *metrics) expired()           { m.expiries.Add(1) }    // sessions ended by timeout
+func (m *metrics) extended(ns int64)  { m.extendedNs.Add(ns) } // added to every timeout after a stall
 
 // durations is a histogram of nanoseconds in buckets of powers of two, from 8 us to
 // 17 s: what lies above is only in the count.
 type durations struct {
-	buckets [durationBuckets]atomic.Int64
-	sumNs   atomic.Int64
+	buckets  [durationBuckets]atomic.Int64
+	sumNs    atomic.Int64
+	extremes extremes
 }
 
 const (
@@ -179,6 +184,7 @@ func (d *durations) observe(ns int64) {
 	ns = max(ns, 1)
 	d.buckets[min(max(bits.Len64(uint64(ns-1))-durationFrom, 0), durationBuckets-1)].Add(1)
 	d.sumNs.Add(ns)
+	d.extremes.observe(ns)
 }
 
 // collect sends the histogram, unless it is empty.
@@ -193,13 +199,15 @@ func (d *durations) collect(ch chan<- prometheus.Metric, desc *prometheus.Desc, 
 
 // sizes is a histogram of counts in buckets of powers of two, from 1 to 65 536.
 type sizes struct {
-	buckets [18]atomic.Int64
-	sum     atomic.Int64
+	buckets  [18]atomic.Int64
+	sum      atomic.Int64
+	extremes extremes
 }
 
 func (s *sizes) observe(n int) {
 	s.buckets[min(bits.Len(uint(max(n-1, 0))), len(s.buckets)-1)].Add(1)
 	s.sum.Add(int64(n))
+	s.extremes.observe(int64(n))
 }
 
 func (s *sizes) collect(ch chan<- prometheus.Metric, desc *prometheus.Desc) {

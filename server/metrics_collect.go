@@ -74,6 +74,8 @@ var plainFigures = []plainFigure{
 	counter("slow_consumers_total", "Connections closed because they did not read.", func(m *metrics) int64 { return m.slow.Load() }),
 	counter("refused_behind_total", "Handshakes refused because the client had seen more than this member.", func(m *metrics) int64 { return m.behind.Load() }),
 	counter("refused_connections_total", "Connections closed because there were too many.", func(m *metrics) int64 { return m.refusedConns.Load() }),
+	counter("dropped_connections_total", "Connections that ended before their session was closed.", func(m *metrics) int64 { return m.dropped.Load() }),
+	counter("auth_failures_total", "Failed authentications.", func(m *metrics) int64 { return m.authFailures.Load() }),
 	counter("sessions_expired_total", "Sessions ended by their timeout.", func(m *metrics) int64 { return m.expiries.Load() }),
 	counter("proposals_total", "Transactions that this member as leader put into the log.", func(m *metrics) int64 { return m.proposals.Load() }),
 	counter("read_barriers_total", "Read barriers asked for.", func(m *metrics) int64 { return m.barrier.Load() }),

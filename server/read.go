@@ -91,6 +91,7 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 		r.Body, r.Err, r.Detail = nil, tooLarge, c.srv.tooLargeDetail()
 		*buf = appendMessage((*buf)[:at], func(b []byte) []byte { return c.codec.AppendReply(b, &r) })
 	}
+	c.countSent(len(*buf) - at - lengthBytes)
 	c.account(k, r.Err)
 	return k.end
 }
@@ -233,7 +234,7 @@ func (s *Server) readPathOnly(c *conn, k *call, path string) (any, znode.Error) 
 		if path == "/" {
 			path = ""
 		}
-		paths, err := s.store.Ephemerals(c.sessionID(), path)
+		paths, err := s.store.Ephemerals(c.sessionID(), path, 0)
 		if err != nil {
 			s.fail(err)
 			return nil, znode.SystemError

@@ -48,6 +48,9 @@ type Server struct {
 	store   *store.Store
 	rep     *replica.Replica
 	metrics *metrics
+	traffic traffic
+	// traceMask is what stmk set; nothing depends on it.
+	traceMask atomic.Int64
 
 	state        sync.RWMutex // see the package comment
 	published    int64        // zxid of the newest change that was told; apply only
@@ -102,6 +105,7 @@ func openOn(cfg Config, log *slog.Logger, fs vfs.FS) (*Server, error) {
 	s.nativeTerms, s.zkTerms = nativeTerms(&cfg), zkTerms(&cfg)
 	s.conns.open = map[*conn]struct{}{}
 	s.conns.perIP = map[string]int{}
+	s.traceMask.Store(traceMaskDefault)
 	s.metrics = newMetrics(Build(), s.figures)
 	if err := s.open(fs); err != nil {
 		s.close()
@@ -236,6 +240,7 @@ func (s *Server) start() {
 		CheckOrigin: func(*http.Request) bool { return true },
 	}
 	a := &admin{backend: s, token: s.token, log: s.log, writeTimeout: s.cfg.WriteTimeout}
+	a.zooKeeper = (&zkAdmin{s: s, admin: a}).handle
 	s.http = newHTTPServer(a.httpHandler(&s.cfg, s.metrics, http.HandlerFunc(s.upgrade)), &s.cfg, s.log)
 	s.http.ConnContext = withConn
 	s.serving.Store(true)

@@ -98,7 +98,7 @@ func (s *Server) readSessions(b *wire.Sessions) (any, znode.Error) {
 				info.Watches = int32(s.watches.countOf(c))
 			}
 		}
-		paths, err := s.store.Ephemerals(list[i].ID, "")
+		paths, err := s.store.Ephemerals(list[i].ID, "", 0)
 		if err != nil {
 			s.fail(err)
 			return nil, znode.SystemError

@@ -118,6 +118,21 @@ func (z *zooCfg) extendedTypes(e *zooEntry) {
 	z.set(e, "no-ttl", strconv.FormatBool(strings.EqualFold(e.Value, "false")))
 }
 
+// words takes the four-letter words that there are.
+func (z *zooCfg) words(e *zooEntry) {
+	var known []string
+	for word := range strings.SplitSeq(e.Value, ",") {
+		if word = strings.TrimSpace(word); isListableWord(word) == nil {
+			known = append(known, word)
+		}
+	}
+	if len(known) == 0 {
+		z.ignore(e, "lists no four-letter word")
+		return
+	}
+	z.set(e, "zk-words", strings.Join(known, ","))
+}
+
 // adminServer makes the AdminServer's address that of HTTP. Where ZooKeeper's default is
 // all interfaces it stays on loopback: an absent key should not open a door to clients.
 func (z *zooCfg) adminServer(e *zooEntry) {

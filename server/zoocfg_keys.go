@@ -119,11 +119,11 @@ var zooKeys = []zooKey{
 
 	{names: "authProvider.*", felt: true, text: "world, digest, ip and x509 are always there; SASL and providers of your own are not: their identities match nobody"},
 	{names: "superUser X509AuthenticationProvider.superUser", felt: true, text: "the super user is the one of DigestAuthenticationProvider.superDigest"},
-	{names: "4lw.commands.whitelist", felt: true, text: "which words are answered is fixed"},
+	{names: "4lw.commands.whitelist", settings: "zk-words", apply: (*zooCfg).words, text: "what is no word is passed over, as in ZooKeeper"},
 	{names: "admin.enableServer", form: zooBool, text: "`listen` is always open; false leaves it where it is without admin.serverPort"},
 	{names: "admin.commandURL", felt: true, text: "the commands are at /commands of `listen`"},
 	{names: "admin.*", text: "concerns ZooKeeper's AdminServer"},
-	{names: "metricsProvider.*", felt: true, text: "Prometheus' metrics are always at /metrics of `listen`"},
+	{names: "metricsProvider.*", felt: true, text: "Prometheus' metrics are always at /metrics of `listen`, those of ZooKeeper's names at /metrics/zookeeper"},
 	{names: "readonlymode.enabled", form: zooBool, text: "one member is never cut off from the others"},
 	{names: "localSessionsEnabled localSessionsUpgradingEnabled", form: zooBool, text: "all sessions are global"},
 	{names: "serverCnxnFactory", text: zooJava + "; one kind of connection does plain text and TLS"},

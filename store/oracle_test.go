@@ -325,7 +325,7 @@ func compareSessions(t testing.TB, s *store.Store, tree *znode.Tree) {
 		}
 		var paths []string
 		tree.Ephemerals(want.ID, func(path string) bool { paths = append(paths, path); return true })
-		got, err := s.Ephemerals(want.ID, "")
+		got, err := s.Ephemerals(want.ID, "", 0)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(paths) {
 			t.Fatalf("ephemerals of %s are %v (%v), want %v", want.ID, got, err, paths)
 		}

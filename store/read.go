@@ -190,11 +190,14 @@ func (s *Store) Subtree(path string) (count, bytes int64, err error) {
 	return count, bytes, nil
 }
 
-// Ephemerals returns the paths of id's ephemerals that begin with prefix, in
-// ascending order.
-func (s *Store) Ephemerals(id session.ID, prefix string) (paths []string, err error) {
+// Ephemerals returns the paths of up to limit (0 = all) of id's ephemerals that begin
+// with prefix, in ascending order.
+func (s *Store) Ephemerals(id session.ID, prefix string, limit int) (paths []string, err error) {
 	err = scan(s.db, ephemeralBounds(id, prefix), func(key, _ []byte) error {
 		paths = append(paths, string(key[9:]))
+		if limit > 0 && len(paths) == limit {
+			return errStop
+		}
 		return nil
 	})
 	return paths, err

@@ -152,7 +152,7 @@ func TestSessionsAndEphemerals(t *testing.T) {
 		play(t, s, []entry{{znode.Stamp{}, &znode.Txn{Session: ids[0], Op: op}}}, 1)
 	}
 	for prefix, want := range map[string]string{"": "[/a /a0 /b]", "/a": "[/a /a0]", "/": "[/a /a0 /b]", "/c": "[]"} {
-		if got, err := s.Ephemerals(ids[0], prefix); err != nil || fmt.Sprint(got) != want {
+		if got, err := s.Ephemerals(ids[0], prefix, 0); err != nil || fmt.Sprint(got) != want {
 			t.Errorf("with prefix %q: %v (%v), want %s", prefix, got, err, want)
 		}
 	}

@@ -187,7 +187,7 @@ func TestC057CloseOf50000Ephemerals(t *testing.T) {
 	gone := func(s *store.Store) {
 		t.Helper()
 		names, err := s.List("/e", "", 0)
-		paths, err2 := s.Ephemerals(id, "")
+		paths, err2 := s.Ephemerals(id, "", 0)
 		if err != nil || err2 != nil || len(names)+len(paths) > 0 || s.Counts().Ephemerals != 0 {
 			t.Errorf("left: %d names, %d in the index, counts %+v (%v, %v)", len(names), len(paths), s.Counts(), err, err2)
 		}

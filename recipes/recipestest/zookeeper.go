@@ -23,6 +23,8 @@ type ZooKeeperOptions struct {
 	// TickTime is the servers' tick, default 200 ms. Sessions get from 2 to 20 ticks, and
 	// expiry is rounded up to a tick.
 	TickTime time.Duration
+	// Admin starts each server's AdminServer, too, which takes about a second more.
+	Admin bool
 }
 
 // ZooKeeper is real ZooKeeper servers on loopback. Its methods may be called from any
@@ -72,7 +74,7 @@ func LaunchZooKeeper(dir string, o ZooKeeperOptions) (*ZooKeeper, error) {
 }
 
 func launchZooKeeper(dir string, o ZooKeeperOptions) (*ZooKeeper, error) {
-	ports, err := FreePorts(3 * o.Servers)
+	ports, err := FreePorts(portsOfServer * o.Servers)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +109,9 @@ func (z *ZooKeeper) Addrs() []string {
 	}
 	return addrs
 }
+
+// AdminAddr returns host:port of the HTTP port of server i, if ZooKeeperOptions.Admin was set.
+func (z *ZooKeeper) AdminAddr(i int) string { return z.servers[i].adminAddr }
 
 // Stop kills server i as kill -9 does and waits for its end.
 func (z *ZooKeeper) Stop(i int) { z.servers[i].stop() }

@@ -30,9 +30,10 @@ const (
 
 // zooKeeperServer is one server and, while it runs, its process.
 type zooKeeperServer struct {
-	dir  string
-	addr string
-	args []string
+	dir       string
+	addr      string
+	adminAddr string
+	args      []string
 
 	mu struct {
 		sync.Mutex
@@ -41,7 +42,11 @@ type zooKeeperServer struct {
 	}
 }
 
-// newZooKeeperServer writes the configuration of server i, whose ports are ports[3*i:].
+// portsOfServer are those for clients, followers, elections and HTTP.
+const portsOfServer = 4
+
+// newZooKeeperServer writes the configuration of server i, whose ports begin at
+// ports[portsOfServer*i].
 func newZooKeeperServer(dir string, i int, ports []int, o ZooKeeperOptions) (*zooKeeperServer, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
@@ -52,19 +57,21 @@ func newZooKeeperServer(dir string, i int, ports []int, o ZooKeeperOptions) (*zo
 			return nil, fmt.Errorf("%w: %w", ErrNoZooKeeper, err)
 		}
 	}
+	all, ports := ports, ports[portsOfServer*i:]
 	data := filepath.Join(dir, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
 	}
 	config := fmt.Sprintf("tickTime=%d\ninitLimit=100\nsyncLimit=20\ndataDir=%s\n"+
-		"clientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"+
+		"clientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=%t\n"+
+		"admin.serverAddress=127.0.0.1\nadmin.serverPort=%d\n"+
 		"maxClientCnxns=0\n4lw.commands.whitelist=*\nextendedTypesEnabled=true\n",
-		o.TickTime.Milliseconds(), data, ports[3*i])
+		o.TickTime.Milliseconds(), data, ports[0], o.Admin, ports[3])
 	main := "org.apache.zookeeper.server.ZooKeeperServerMain"
 	if o.Servers > 1 {
 		main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 		for j := range o.Servers {
-			config += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", j+1, ports[3*j+1], ports[3*j+2])
+			config += fmt.Sprintf("server.%d=127.0.0.1:%d:%d\n", j+1, all[portsOfServer*j+1], all[portsOfServer*j+2])
 		}
 	}
 	log4j := "log4j.rootLogger=WARN, console\nlog4j.appender.console=org.apache.log4j.ConsoleAppender\n" +
@@ -78,7 +85,7 @@ func newZooKeeperServer(dir string, i int, ports []int, o ZooKeeperOptions) (*zo
 		}
 	}
 	return &zooKeeperServer{
-		dir: dir, addr: fmt.Sprintf("127.0.0.1:%d", ports[3*i]),
+		dir: dir, addr: fmt.Sprintf("127.0.0.1:%d", ports[0]), adminAddr: fmt.Sprintf("127.0.0.1:%d", ports[3]),
 		args: []string{java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 			"-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no",
 			"-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=500",
