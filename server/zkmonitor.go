@@ -82,11 +82,11 @@ func (r *zkReading) sizes() (last, least, largest int64) {
 	return t.lastSize.Load(), least, largest
 }
 
-// zkKind is how a figure is to be understood.
-type zkKind uint8
+// figureKind is how a figure is to be understood.
+type figureKind uint8
 
 const (
-	zkText zkKind = iota
+	zkText figureKind = iota
 	zkGauge
 	zkCounter
 	// zkBasic and zkAdvanced are summaries: average, least, largest, count, sum; the
@@ -99,7 +99,7 @@ const (
 // before it. value returns a string, an int64, a float64 or a zkSummary, by kind.
 type zkFigure struct {
 	name  string
-	kind  zkKind
+	kind  figureKind
 	help  string
 	value func(*zkReading) any
 }
