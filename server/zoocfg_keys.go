@@ -128,14 +128,14 @@ var zooKeys = []zooKey{
 	{names: "localSessionsEnabled localSessionsUpgradingEnabled", form: zooBool, text: "all sessions are global"},
 	{names: "serverCnxnFactory", text: zooJava + "; one kind of connection does plain text and TLS"},
 	{names: "client.portUnification", form: zooBool, felt: true, text: "TLS has its own port: secureClientPort"},
-	{names: "ssl.protocol ssl.enabledProtocols ssl.ciphersuites", felt: true, text: "TLS 1.2 and 1.3 are served, with Go's choice of ciphers"},
-	{names: "ssl.quorum.*", text: zooOneMember},
+	{names: "ssl.protocol ssl.enabledProtocols ssl.ciphersuites fips-mode", felt: true, text: "TLS 1.2 and 1.3 are served, with Go's choice of ciphers"},
+	{names: "ssl.quorum.* controllerPort", text: zooOneMember},
 	{names: "ssl.*", felt: true, text: "TLS here knows the keys above"},
 
 	{names: "dataLogDir", form: zooPath, felt: true, text: "log and state are in one directory; what mattered most, that the log is synced before an answer, holds"},
 	{names: "forceSync", form: zooYesNo, text: "every write is synced before it is acknowledged"},
 	{names: "autopurge.snapRetainCount autopurge.purgeInterval preAllocSize snapCount", form: zooNumber(-1<<31, 1<<31-1), text: zooLogFiles},
-	{names: "snapSizeLimitInKb txnLogSizeLimitInKb commitLogCount fsync.* snapshot.* datadir.autocreate db.autocreate", text: zooLogFiles},
+	{names: "snapSizeLimitInKb txnLogSizeLimitInKb commitLogCount fsync.* snapshot.* snapshotSizeFactor forceSnapshotSync datadir.autocreate db.autocreate", text: zooLogFiles},
 	{names: "initLimit syncLimit connectToLearnerMasterLimit cnxTimeout quorumCnxnTimeoutMs observerMasterPort", form: zooNumber(-1<<31, 1<<31-1), text: zooOneMember},
 	{names: "electionAlg", form: oneOf("3"), text: zooOneMember},
 	{names: "peerType", form: zooPeerType, text: zooOneMember},
@@ -144,13 +144,14 @@ var zooKeys = []zooKey{
 	{names: "clientPortListenBacklog", form: zooNumber(-1, 1<<31-1), text: "the system's own (net.core.somaxconn)"},
 	{names: "clientTcpKeepAlive", form: zooBool, text: "always on"},
 	{names: "znode.container.*", text: "a container goes when it has been emptied, at the next reap-interval"},
+	{names: "client.secure clientCnxnSocket request.timeout disableAutoWatchReset testingonly.*", text: "concerns ZooKeeper's client or its tests"},
 	{names: "emulate353TTLNodes", text: "concerns data written by ZooKeeper 3.5.3"},
 	{names: "largeRequestMaxBytes largeRequestThreshold request_throttle_* request_throttler.* requestThrottle* request_stale_* requestStale* throttled_op_wait_time connection_throttle_*" +
 		" connectionMaxTokens connectionToken* connectionFreezeTime connectionDrop* connectionDecreaseRatio", felt: true,
 		text: "max-outstanding, max-outstanding-total and max-outstanding-bytes bound what waits"},
-	{names: "allowSaslFailedClients sasl.* kerberos.* java.security.auth.login.config java.security.krb5.conf requireKerberosConfig", felt: true, text: "there is no SASL"},
-	{names: "audit.* jvm.pause.* jmx.* root.logger log.dir log.file", text: "concerns ZooKeeper's own logs; metrics are at /metrics"},
-	{names: "nio.* netty.* commitProcessor.* jute.maxbuffer.extrasize maxResponseCacheSize maxGetChildrenResponseCacheSize flushDelay maxWriteQueuePollTime maxBatchSize digest.enabled enableEagerACLCheck" +
+	{names: "enforce.auth.schemes allowSaslFailedClients letAnySaslUserDoX server.principal server.realm sasl.* kerberos.* java.security.auth.login.config java.security.krb5.conf requireKerberosConfig", felt: true, text: "there is no SASL"},
+	{names: "audit.* jvm.pause.* jmx.* pathStats.* root.logger log.dir log.file", text: "concerns ZooKeeper's own logs; metrics are at /metrics"},
+	{names: "nio.* netty.* commitProcessor.* jute.maxbuffer.extrasize maxResponseCacheSize maxGetChildrenResponseCacheSize flushDelay maxWriteQueuePollTime maxBatchSize digest.enabled closeSessionTxn.enabled enableEagerACLCheck" +
 		" watchManagerName watcherClean* maxInProcessingDeadWatchers bitHashCacheSize messageTracker.* intBufferStartingSizeBytes", text: zooJava},
 }
 
