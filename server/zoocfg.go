@@ -170,8 +170,13 @@ func (z *zooCfg) apply(e *zooEntry) {
 			return
 		}
 	}
-	if e.key.apply != nil {
+	switch {
+	case e.key.apply != nil:
 		e.key.apply(z, e)
+	case slices.Contains(strings.Fields(e.key.harmless), strings.ToLower(e.Value)):
+		e.Text = "that is what is here"
+	case e.key.refused:
+		z.refuse(e, e.key.text)
 	}
 	if e.key.secret {
 		e.Value = Secret(e.Value).String()

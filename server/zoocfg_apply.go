@@ -162,8 +162,13 @@ func (z *zooCfg) adminServer(e *zooEntry) {
 	z.set(e, "listen", joinHost(host, port))
 }
 
+func (z *zooCfg) dynamicConfigFile(e *zooEntry) { z.joined(e, "its lines are read, too") }
+
 // member notes a server.N line.
-func (z *zooCfg) member(e *zooEntry) { z.members = append(z.members, e) }
+func (z *zooCfg) member(e *zooEntry) {
+	z.ignore(e, "this member is alone")
+	z.members = append(z.members, e)
+}
 
 // checkMembers judges the server.N lines together: one is this member, more are refused.
 func (z *zooCfg) checkMembers() {

@@ -15,6 +15,11 @@ type zooKey struct {
 	settings string
 	// text is the reason why they are ignored, or what is to know besides.
 	text string
+	// refused keys keep the server from starting: ignoring them would let somebody in or lose
+	// what was asked for. The values in harmless, with blanks between them, ask for what is
+	// here anyway.
+	refused  bool
+	harmless string
 	// felt marks what somebody may miss if it is ignored.
 	felt bool
 	// secret values are redacted wherever they would show.
@@ -98,24 +103,23 @@ var zooKeys = []zooKey{
 		text: "with secureClientPort; PEM, other types are refused"},
 	{names: "ssl.clientAuth", settings: "tls-client-auth", form: oneOf("need", "want", "none"), apply: (*zooCfg).clientAuth,
 		text: "need (the default) is `require`, want is `request`"},
-	{names: "ssl.keyStore.type ssl.trustStore.type", form: zooStoreType, text: "says of what type a store is if its name does not end so"},
+	{names: "ssl.keyStore.type ssl.trustStore.type", settings: "tls-cert, tls-key, tls-client-ca", form: zooStoreType, apply: (*zooCfg).storeTypeGiven,
+		text: "where a store's name does not end in .pem"},
 	{names: "ssl.keyStore.password ssl.keyStore.passwordPath ssl.trustStore.password ssl.trustStore.passwordPath", secret: true,
 		text: "stores in PEM need none; an encrypted key is refused"},
 
-	{names: "server.*", form: zooMember, apply: (*zooCfg).member,
-		text: "one line, of this member alone, has nothing to say; its `;port` is clientPort. More than one is refused: there is one member"},
-	{names: "dynamicConfigFile", form: zooPath, text: "its server.N lines count as if they were in zoo.cfg"},
-	{names: "skipACL", form: zooYesNo, apply: zooRefuses("no false", "opens everything to everybody. ACLs are always checked here, which costs nothing to speak of; "+
-		"to repair them, log in as the super user (DigestAuthenticationProvider.superDigest). Set no")},
-	{names: "sessionRequireClientSASLAuth enforce.auth.enabled", form: zooBool, apply: zooRefuses("false",
-		"asks to turn away clients that have not logged in, which is not done here: let TLS do it, with ssl.clientAuth=need")},
-	{names: "ensembleAuthName", apply: zooRefuses("", "asks to turn away clients of other ensembles, which is not done here")},
-	{names: "ssl.crl ssl.ocsp ssl.clientHostnameVerification", form: zooBool, apply: zooRefuses("false",
-		"asks for a check of client certificates that is not done here")},
-	{names: "ssl.context.supplier.class", apply: zooRefuses("", "needs Java; give tls-cert, tls-key and tls-client-ca")},
-	{names: "DigestAuthenticationProvider.enabled", form: zooBool, apply: zooRefuses("true", "asks to switch off scheme digest, which is always there")},
-	{names: "DigestAuthenticationProvider.digestAlg", apply: zooRefuses("SHA1 SHA-1", "would change every digest identity; SHA1, the default, is what is here")},
-	{names: "audit.enable", form: zooBool, apply: zooRefuses("false", "asks for an audit log, which is not kept here")},
+	{names: "server.*", settings: "zk-listen", form: zooMember, apply: (*zooCfg).member,
+		text: "one line, of this member alone, says no more than a `;port` where clientPort is absent; more lines are refused, as there is one member"},
+	{names: "dynamicConfigFile", settings: "zk-listen", form: zooPath, apply: (*zooCfg).dynamicConfigFile, text: "its lines count as if they were in zoo.cfg"},
+	{names: "skipACL", form: zooYesNo, refused: true, harmless: "no false", text: "opens everything to everybody. ACLs are always checked here, which costs nothing to speak of; " +
+		"to repair them, log in as the super user (DigestAuthenticationProvider.superDigest). Set no"},
+	{names: "sessionRequireClientSASLAuth enforce.auth.enabled", form: zooBool, refused: true, harmless: "false", text: "asks to turn away clients that have not logged in, which is not done here: let TLS do it, with ssl.clientAuth=need"},
+	{names: "ensembleAuthName", refused: true, text: "asks to turn away clients of other ensembles, which is not done here"},
+	{names: "ssl.crl ssl.ocsp ssl.clientHostnameVerification", form: zooBool, refused: true, harmless: "false", text: "asks for a check of client certificates that is not done here"},
+	{names: "ssl.context.supplier.class", refused: true, text: "needs Java; give tls-cert, tls-key and tls-client-ca"},
+	{names: "DigestAuthenticationProvider.enabled", form: zooBool, refused: true, harmless: "true", text: "asks to switch off scheme digest, which is always there"},
+	{names: "DigestAuthenticationProvider.digestAlg", refused: true, harmless: "sha1 sha-1", text: "would change every digest identity; SHA1, the default, is what is here"},
+	{names: "audit.enable", form: zooBool, refused: true, harmless: "false", text: "asks for an audit log, which is not kept here"},
 
 	{names: "authProvider.*", felt: true, text: "world, digest, ip and x509 are always there; SASL and providers of your own are not: their identities match nobody"},
 	{names: "superUser X509AuthenticationProvider.superUser", felt: true, text: "the super user is the one of DigestAuthenticationProvider.superDigest"},
@@ -135,7 +139,8 @@ var zooKeys = []zooKey{
 	{names: "dataLogDir", form: zooPath, felt: true, text: "log and state are in one directory; what mattered most, that the log is synced before an answer, holds"},
 	{names: "forceSync", form: zooYesNo, text: "every write is synced before it is acknowledged"},
 	{names: "autopurge.snapRetainCount autopurge.purgeInterval preAllocSize snapCount", form: zooNumber(-1<<31, 1<<31-1), text: zooLogFiles},
-	{names: "snapSizeLimitInKb txnLogSizeLimitInKb commitLogCount fsync.* snapshot.* snapshotSizeFactor forceSnapshotSync datadir.autocreate db.autocreate", text: zooLogFiles},
+	{names: "snapSizeLimitInKb txnLogSizeLimitInKb commitLogCount fsync.* snapshot.* snapshotSizeFactor forceSnapshotSync", text: zooLogFiles},
+	{names: "datadir.autocreate db.autocreate", form: zooBool, text: "dataDir must exist; only the subdirectory in it is made"},
 	{names: "initLimit syncLimit connectToLearnerMasterLimit cnxTimeout quorumCnxnTimeoutMs observerMasterPort", form: zooNumber(-1<<31, 1<<31-1), text: zooOneMember},
 	{names: "electionAlg", form: oneOf("3"), text: zooOneMember},
 	{names: "peerType", form: zooPeerType, text: zooOneMember},
@@ -172,19 +177,6 @@ const zooUnbounded = "1000000000"
 // zooSets makes a value with a unit behind it the value of a setting.
 func zooSets(name, unit string) func(*zooCfg, *zooEntry) {
 	return func(z *zooCfg, e *zooEntry) { z.set(e, name, e.Value+unit) }
-}
-
-// zooRefuses refuses all values but the harmless ones, which mean what is here anyway.
-func zooRefuses(harmless, why string) func(*zooCfg, *zooEntry) {
-	return func(z *zooCfg, e *zooEntry) {
-		for word := range strings.FieldsSeq(harmless) {
-			if strings.EqualFold(word, e.Value) {
-				z.ignore(e, "that is what is here")
-				return
-			}
-		}
-		z.refuse(e, why)
-	}
 }
 
 // zooMillis is a number of milliseconds as the text of a setting.

@@ -57,6 +57,14 @@ func (z *zooCfg) clientAuth(e *zooEntry) {
 	z.set(e, "tls-client-auth", map[string]string{"need": ClientAuthRequire, "want": ClientAuthRequest, "none": ClientAuthNone}[e.Value])
 }
 
+func (z *zooCfg) storeTypeGiven(e *zooEntry) {
+	if z.port("secureClientPort") == "" {
+		z.ignore(e, zooNoSecurePort)
+		return
+	}
+	z.joined(e, "the type of "+strings.TrimSuffix(e.name, "type")+"location")
+}
+
 // storeType is the type that key names, or what the store's name ends in, as ZooKeeper
 // tells them.
 func (z *zooCfg) storeType(e *zooEntry, key string) string {

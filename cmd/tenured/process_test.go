@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -70,11 +71,16 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a server on a free port and waits for its ready line.
+// start starts a server on free ports, but for what a zoo.cfg says of ZooKeeper's, and
+// waits for its ready line.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, stderr: &lockedBuffer{}, rest: &lockedBuffer{}, fields: map[string]string{}}
-	p.cmd = command(t, env, append([]string{"--listen", "127.0.0.1:0", "--zk-listen", "127.0.0.1:0"}, args...)...)
+	doors := []string{"--listen", "127.0.0.1:0"}
+	if !slices.Contains(args, "--zoo-cfg") {
+		doors = append(doors, "--zk-listen", "127.0.0.1:0")
+	}
+	p.cmd = command(t, env, append(doors, args...)...)
 	p.cmd.Stderr = p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
