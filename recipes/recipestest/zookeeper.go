@@ -25,6 +25,10 @@ type ZooKeeperOptions struct {
 	TickTime time.Duration
 	// Admin starts each server's AdminServer, too, which takes about a second more.
 	Admin bool
+	// Config is further lines of zoo.cfg, JVM further arguments of java, such as
+	// -Dname=value.
+	Config string
+	JVM    []string
 }
 
 // ZooKeeper is real ZooKeeper servers on loopback. Its methods may be called from any

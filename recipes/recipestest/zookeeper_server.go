@@ -66,7 +66,7 @@ func newZooKeeperServer(dir string, i int, ports []int, o ZooKeeperOptions) (*zo
 		"clientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=%t\n"+
 		"admin.serverAddress=127.0.0.1\nadmin.serverPort=%d\n"+
 		"maxClientCnxns=0\n4lw.commands.whitelist=*\nextendedTypesEnabled=true\n",
-		o.TickTime.Milliseconds(), data, ports[0], o.Admin, ports[3])
+		o.TickTime.Milliseconds(), data, ports[0], o.Admin, ports[3]) + o.Config
 	main := "org.apache.zookeeper.server.ZooKeeperServerMain"
 	if o.Servers > 1 {
 		main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -84,13 +84,13 @@ func newZooKeeperServer(dir string, i int, ports []int, o ZooKeeperOptions) (*zo
 			return nil, err
 		}
 	}
-	return &zooKeeperServer{
-		dir: dir, addr: fmt.Sprintf("127.0.0.1:%d", ports[0]), adminAddr: fmt.Sprintf("127.0.0.1:%d", ports[3]),
-		args: []string{java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-			"-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no",
-			"-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=500",
-			"-cp", dir + ":" + strings.Join(zooKeeperJars, ":"), main, filepath.Join(dir, "zoo.cfg")},
-	}, nil
+	args := []string{java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no",
+		"-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=500"}
+	args = append(args, o.JVM...)
+	args = append(args, "-cp", dir+":"+strings.Join(zooKeeperJars, ":"), main, filepath.Join(dir, "zoo.cfg"))
+	return &zooKeeperServer{dir: dir, addr: fmt.Sprintf("127.0.0.1:%d", ports[0]),
+		adminAddr: fmt.Sprintf("127.0.0.1:%d", ports[3]), args: args}, nil
 }
 
 // start starts the process. It lives until stop, or on Linux until this process ends.
