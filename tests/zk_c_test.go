@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -102,4 +103,22 @@ func TestCShell(t *testing.T) {
 	interpreter(t, cliMT, []string{"test", "-x"})
 	zookeeper := recipestest.StartZooKeeper(t, recipestest.ZooKeeperOptions{TickTime: 2 * time.Second})
 	mustAgree(t, cliMTSays(t, startDaemon(t, t.TempDir()).zkAddress), cliMTSays(t, zookeeper.Addrs()[0]))
+}
+
+// Goal: the C client works unchanged, with threads and without: every call, watches over
+// a reconnect, sessions over ends of the server. Method: a program of ours on both of
+// Debian's libraries.
+func TestCClient(t *testing.T) {
+	for name, args := range map[string][]string{"mt": {"-lzookeeper_mt"}, "st": {"-DSINGLE", "-l:libzookeeper_st.so.2"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			binary := filepath.Join(t.TempDir(), name)
+			cc := interpreter(t, "/dev/null", append([]string{"gcc", "-x", "c", "-shared", "-include", "zookeeper/zookeeper.h", "-o", binary}, args...))
+			out, err := exec.Command(cc[0], append([]string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", binary, "testdata/zkclient.c"}, args...)...).CombinedOutput()
+			if err != nil {
+				t.Fatalf("gcc: %v\n%s", err, out)
+			}
+			newJudged(t).judge(58, binary)
+		})
+	}
 }
