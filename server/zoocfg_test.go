@@ -54,6 +54,8 @@ func TestZooCfgBecomesSettings(t *testing.T) {
 		"jute.maxbuffer=10485760":                         "max-message-bytes 10MiB; outbox-bytes 20MiB",
 		"nio.sessionlessCnxnTimeout=2500":                 "handshake-timeout 2.5s",
 		"znode.container.checkIntervalMs=2000":            "reap-interval 2s",
+		"4lw.commands.whitelist=stat, ruok,nosuch":        "zk-words stat,ruok",
+		"4lw.commands.whitelist=*":                        "zk-words *",
 		"enforceQuota=TRUE ":                              "enforce-quota true",
 		"extendedTypesEnabled=false":                      "no-ttl true",
 		"extendedTypesEnabled=true":                       "no-ttl false",
