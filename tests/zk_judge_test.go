@@ -116,7 +116,8 @@ func (j *judged) judge(want int, command ...string) {
 }
 
 // jars is what the Java programs need; Debian's manifests name the rest.
-const jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"
+const jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/zookeeper.jar:/usr/share/java/zookeeper-recipes-lock.jar:" +
+	"/usr/share/java/zookeeper-recipes-election.jar:/usr/share/java/zookeeper-recipes-queue.jar:/usr/share/java/slf4j-nop.jar"
 
 // java returns a command that runs a class of testdata/java or of the jars.
 func java(t *testing.T, args ...string) []string {

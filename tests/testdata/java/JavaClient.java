@@ -44,6 +44,7 @@ public final class JavaClient {
             Checks.part("size", () -> size(a));
             JavaWatches.run(a, b);
             JavaSessions.run(a, b);
+            JavaRecipes.run(a, b);
             Checks.part("close", () -> close(b.zk));
         }
         Checks.finish();
