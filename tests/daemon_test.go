@@ -58,7 +58,8 @@ type daemon struct {
 	t       *testing.T
 	dir     string // its data directory
 	address string
-	// zkAddress is that of ZooKeeper's protocol, "" if it is not served.
+	// zkAddress is that of ZooKeeper's protocol, above TLS if there is only that; "" if it
+	// is not served.
 	zkAddress string
 	cmd       *exec.Cmd
 	drained   chan struct{} // closed when its output has ended
@@ -126,7 +127,7 @@ func launchDaemon(t *testing.T, dir string, args ...string) (*daemon, error) {
 func (d *daemon) drain(output *os.File, ready chan<- [2]string) {
 	defer close(d.drained)
 	defer output.Close()
-	pattern := regexp.MustCompile(`\bready listen=(\S+)(?: zk-listen=(\S+))?`)
+	pattern := regexp.MustCompile(`\bready listen=(\S+)(?: zk-(?:tls-)?listen=(\S+))?`)
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if d.output.Len() < outputMax {
 			d.output.WriteString(lines.Text() + "\n")

@@ -115,9 +115,12 @@ func (j *judged) judge(want int, command ...string) {
 	t.Log(last)
 }
 
-// jars is what the Java programs need; Debian's manifests name the rest.
-const jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/zookeeper.jar:/usr/share/java/zookeeper-recipes-lock.jar:" +
-	"/usr/share/java/zookeeper-recipes-election.jar:/usr/share/java/zookeeper-recipes-queue.jar:/usr/share/java/slf4j-nop.jar"
+// jars is what the Java programs need; Debian's manifests name the rest, but for two that
+// the client over Netty needs.
+var jars = "/usr/share/java/" + strings.Join([]string{
+	"curator-recipes.jar", "zookeeper.jar", "zookeeper-recipes-lock.jar", "zookeeper-recipes-election.jar",
+	"zookeeper-recipes-queue.jar", "slf4j-nop.jar", "netty-resolver.jar", "netty-codec.jar",
+}, ":/usr/share/java/")
 
 // java returns a command that runs a class of testdata/java or of the jars.
 func java(t *testing.T, args ...string) []string {
