@@ -52,6 +52,9 @@ type Config struct {
 	// MaxMessageBytes bounds one request and one reply, default 1048575: the rule of
 	// ZooKeeper's jute.maxbuffer, which clients must agree on.
 	MaxMessageBytes int64
+	// ZKMaxReplyBytes bounds one reply to a client of ZooKeeper's protocol, default 64 MiB:
+	// it has no pages, and ZooKeeper leaves long lists of children to the client's limit.
+	ZKMaxReplyBytes int64
 	// MaxConnections bounds open connections, default 50 000; MaxConnectionsPerIP those
 	// from one address, default 20 000. One more is closed at once.
 	MaxConnections, MaxConnectionsPerIP int
@@ -66,8 +69,8 @@ type Config struct {
 	// not read. MaxOutstandingBytes bounds their bytes, default 256 MiB.
 	MaxOutstanding, MaxOutstandingTotal int
 	MaxOutstandingBytes                 int64
-	// OutboxBytes bounds the replies and events that wait for one connection to read
-	// them, default 8 MiB. Beyond it the connection is closed; its session lives on.
+	// OutboxBytes bounds what waits for one connection to read it, default 8 MiB, besides
+	// the read that it asked for. Beyond it the connection is closed; its session lives on.
 	OutboxBytes int
 	// HandshakeTimeout bounds TLS handshake, HTTP header and the first message, each,
 	// default 10 s. WriteTimeout bounds one write to a client, default 10 s.
@@ -183,6 +186,10 @@ func (c Config) Validate() error {
 			fail(t.prefix+"min-session-timeout", t.min.String(),
 				"must not be above "+t.prefix+"max-session-timeout = "+t.max.String())
 		}
+	}
+	if c.ZKMaxReplyBytes < c.MaxMessageBytes {
+		fail("zk-max-reply-bytes", formatBytes(c.ZKMaxReplyBytes),
+			"must hold a message of max-message-bytes = "+formatBytes(c.MaxMessageBytes))
 	}
 	if int64(c.OutboxBytes) < 2*c.MaxMessageBytes {
 		fail("outbox-bytes", formatBytes(int64(c.OutboxBytes)),

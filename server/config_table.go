@@ -100,6 +100,8 @@ var settings = []setting{
 		}},
 	{name: "max-message-bytes", def: "1048575", help: "Largest request and reply, as ZooKeeper's jute.maxbuffer.",
 		value: func(c *Config) settingValue { return bytesValue[int64]{&c.MaxMessageBytes, 1 << 10, 64 << 20} }},
+	{name: "zk-max-reply-bytes", def: "64MiB", help: "Largest reply to clients of ZooKeeper's protocol, whose own jute.maxbuffer may be smaller.",
+		value: func(c *Config) settingValue { return bytesValue[int64]{&c.ZKMaxReplyBytes, 1 << 10, 1 << 30} }},
 	{name: "max-connections", def: "50000", help: "Most connections open at once; one more is closed.",
 		value: func(c *Config) settingValue { return countValue[int]{&c.MaxConnections, 1, maxCount} }},
 	{name: "max-connections-per-ip", def: "20000", help: "Most connections open at once from one address.",

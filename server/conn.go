@@ -75,6 +75,7 @@ type conn struct {
 		queue    callQueue
 		inFlight int     // how many calls at the head are callProposed
 		out      *[]byte // the outbox: messages, each behind its length; nil if empty
+		read     int     // how many bytes of it answer reads
 		working  bool
 		barrier  bool // a barrier is on its way
 		ping     bool // a keep-alive is due
@@ -279,7 +280,7 @@ func (c *conn) writeLocked() bool {
 	if run == nil && !ping || c.mu.closed {
 		return false
 	}
-	c.mu.out, c.mu.ping = nil, false
+	c.mu.out, c.mu.read, c.mu.ping = nil, 0, false
 	c.mu.Unlock()
 	var err error
 	if run != nil {
@@ -305,7 +306,7 @@ func (c *conn) dropOutLocked() {
 	if c.mu.out != nil {
 		c.srv.outboxBytes.Add(-int64(len(*c.mu.out)))
 		putBuffer(c.mu.out)
-		c.mu.out = nil
+		c.mu.out, c.mu.read = nil, 0
 	}
 }
 
@@ -384,7 +385,7 @@ func (c *conn) event(e *wire.Event) bool {
 	}
 	size := c.appendLocked(func(b []byte) []byte { return c.codec.AppendEvent(b, e) })
 	c.srv.traffic.eventBytes.Add(int64(size))
-	if len(*c.mu.out) > c.srv.cfg.OutboxBytes {
+	if len(*c.mu.out)-c.mu.read > c.srv.cfg.OutboxBytes {
 		c.overflowLocked()
 	}
 	return true

@@ -49,6 +49,7 @@ func (c *conn) appendRunLocked(buf *[]byte) {
 		return
 	}
 	c.srv.outboxBytes.Add(int64(len(*buf)))
+	c.mu.read += len(*buf)
 	switch {
 	case c.mu.out == nil:
 		c.mu.out = buf

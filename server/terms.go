@@ -27,7 +27,7 @@ func nativeTerms(c *Config) terms {
 
 func zkTerms(c *Config) terms {
 	return terms{minTimeout: c.ZKMinSessionTimeout, maxTimeout: c.ZKMaxSessionTimeout,
-		localReads: true, replyLimit: c.MaxMessageBytes}
+		localReads: true, replyLimit: c.ZKMaxReplyBytes}
 }
 
 // replyOverhead is what the reply to OpGetData has besides the data: header, length, Stat.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/wire"
@@ -111,13 +112,20 @@ func (d *zkDoor) fill(n int) ([]byte, error) {
 	return b, nil
 }
 
+// zkWriteStep is what a client must read within the write timeout.
+const zkWriteStep = 1 << 20
+
 // Write implements door.
 func (d *zkDoor) Write(run []byte) error {
-	if err := d.nc.SetWriteDeadline(time.Now().Add(d.writeTimeout)); err != nil {
-		return err
+	for step := range slices.Chunk(run, zkWriteStep) {
+		if err := d.nc.SetWriteDeadline(time.Now().Add(d.writeTimeout)); err != nil {
+			return err
+		}
+		if _, err := d.nc.Write(step); err != nil {
+			return err
+		}
 	}
-	_, err := d.nc.Write(run)
-	return err
+	return nil
 }
 
 // Opened implements door: from here on only the session's end ends a silent connection.

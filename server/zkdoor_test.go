@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,4 +97,31 @@ func TestZooKeeperDoorStops(t *testing.T) {
 			t.Errorf("read %q, %v", b, err)
 		}
 	}
+}
+
+// Goal: an event behind a long reply that waits to be read does not end the connection, one
+// too many behind it does. Method: as a worker would, put a reply of twice the outbox's bound
+// into the outbox, then events.
+func TestZooKeeperDoorKeepsEventsBehindALongReply(t *testing.T) {
+	const bound = 64 << 10
+	s := startServer(t, Config{OutboxBytes: bound, MaxMessageBytes: bound / 2})
+	c := connOf(t, s, openAs(t, s, zooKeeper, 30*time.Second).session.Session)
+	c.mu.Lock()
+	c.mu.working = true // so that nobody writes it out
+	long := make([]byte, 2*bound)
+	c.appendRunLocked(&long)
+	c.mu.Unlock()
+	event := &wire.Event{Type: znode.EventDataChanged, Path: "/" + strings.Repeat("p", bound/2)}
+	for n, want := range []bool{true, false} {
+		c.event(event)
+		c.mu.Lock()
+		if open := c.mu.closing == nil; open != want {
+			t.Errorf("behind event %d: open %v, want %v", n+1, open, want)
+		}
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	c.mu.working = false
+	c.mu.Unlock()
+	c.close(closeReason{})
 }

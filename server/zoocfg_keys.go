@@ -86,7 +86,7 @@ var zooKeys = []zooKey{
 		text: "for all doors together; 0 is no bound"},
 	{names: "globalOutstandingLimit", settings: "max-outstanding-total", form: zooNumber(1, maxCount), apply: zooSets("max-outstanding-total", "")},
 	{names: "jute.maxbuffer", settings: "max-message-bytes", form: zooSize, apply: (*zooCfg).juteMaxBuffer,
-		text: "also from zoo.cfg, where ZooKeeper does not look for it; outbox-bytes grows with it"},
+		text: "also from zoo.cfg, where ZooKeeper does not look for it; outbox-bytes grows with it, and zk-max-reply-bytes bounds replies"},
 	{names: "nio.sessionlessCnxnTimeout", settings: "handshake-timeout", form: zooNumber(1, maxCount), apply: zooSets("handshake-timeout", "ms")},
 	{names: "znode.container.checkIntervalMs", settings: "reap-interval", form: zooNumber(1, maxCount), apply: zooSets("reap-interval", "ms")},
 	{names: "enforceQuota", settings: "enforce-quota", form: zooBool, apply: zooSets("enforce-quota", "")},
