@@ -1,0 +1,55 @@
+//go:build unix
+
+package tests
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// goSuitePassed is how many tests of go-zookeeper/zk v1.0.4 are run, and pass.
+const goSuitePassed = 40
+
+// goSuiteLeftOut are its other tests, each with the reason.
+var goSuiteLeftOut = map[string]string{
+	"TestIntegration_BasicCluster":             "three servers",
+	"TestIntegration_ClientClusterFailover":    "three servers",
+	"TestIntegration_DNSHostProviderReconnect": "three servers",
+	"TestIntegration_IncrementalReconfig":      "three servers",
+	"TestIntegration_NoQuorum":                 "three servers",
+	"TestIntegration_Reconfig":                 "three servers",
+	"TestIntegration_RecurringReAuthHang":      "three servers",
+}
+
+// Goal: go-zookeeper's own tests pass on Tenure. Method: run them unmodified, as they are in
+// the module, with tenured as the server that they start.
+func TestGoZooKeeperSuite(t *testing.T) {
+	t.Parallel()
+	leftOut := "^(" + strings.Join(slices.Sorted(maps.Keys(goSuiteLeftOut)), "|") + ")$"
+	env := []string{"ZOOKEEPER_BIN_PATH=" + serverProgram(t, "zkServer.sh"), "TENURED=" + program(t, "tenured")}
+	out, errs := runSuite(t, env, "go", "test", "-json", "-count=1", "-vet=off", "-skip", leftOut, "github.com/go-zookeeper/zk")
+	result := suiteResult{failed: map[string]string{}}
+	said := map[string]string{}
+	for dec := json.NewDecoder(strings.NewReader(out)); dec.More(); {
+		var event struct{ Action, Test, Output string }
+		if err := dec.Decode(&event); err != nil {
+			t.Fatalf("%v\n%s", err, errs)
+		}
+		said[event.Test] += event.Output
+		switch {
+		case event.Test == "" || strings.Contains(event.Test, "/"):
+		case event.Action == "pass":
+			result.passed++
+			delete(result.failed, event.Test)
+		case event.Action == "run" || event.Action == "fail" || event.Action == "skip":
+			result.failed[event.Test] = said[event.Test]
+		}
+	}
+	result.wants(t, goSuitePassed, goSuiteLeftOut)
+	if t.Failed() {
+		t.Logf("go test printed:\n%s%s", said[""], errs)
+	}
+}
