@@ -75,8 +75,8 @@ type LoadedConfig struct {
 	// where LoadConfig fails.
 	ZooCfg []ZooSetting
 
-	texts      map[string]string // per setting, from the strongest source so far
-	clientPort string            // the origin of zoo.cfg's clientPort
+	texts         map[string]string // per setting, from the strongest source so far
+	zooClientPort string            // the origin of zoo.cfg's clientPort
 }
 
 // LoadConfig merges the sources and validates the result. Its error joins every
@@ -150,7 +150,7 @@ func (l *LoadedConfig) locate(err error) error {
 			var ce *ConfigError
 			if errors.As(e, &ce) {
 				ce.Source = l.Origin[ce.Key]
-				if ce.Key == "zk-listen" && ce.Source == l.clientPort {
+				if ce.Key == "zk-listen" && ce.Source == l.zooClientPort {
 					ce.Rule += zooOpenAdvice
 				}
 			}

@@ -254,6 +254,9 @@ func (z *zooCfg) conclude() ([]ZooSetting, []error) {
 				e.Verdict, e.Text = ZooOverridden, name+" comes from "+by
 			}
 		}
+		if e.name == "dataDir" && e.Verdict == ZooHonoured {
+			z.warnOfTheirData(e)
+		}
 		table = append(table, e.ZooSetting)
 	}
 	return table, z.errs

@@ -16,8 +16,12 @@ import (
 const zooSubdirectory = "tenure"
 
 func (z *zooCfg) dataDir(e *zooEntry) {
+	z.set(e, "data-dir", filepath.Join(e.Value, zooSubdirectory))
+}
+
+// warnOfTheirData says that a server begins empty beside ZooKeeper's data.
+func (z *zooCfg) warnOfTheirData(e *zooEntry) {
 	dir := filepath.Join(e.Value, zooSubdirectory)
-	z.set(e, "data-dir", dir)
 	_, theirs := os.Stat(filepath.Join(e.Value, "version-2"))
 	if _, ours := os.Stat(dir); theirs == nil && errors.Is(ours, fs.ErrNotExist) {
 		z.loaded.Warnings = append(z.loaded.Warnings, "dataDir = "+e.Value+" holds ZooKeeper's data, which are not read: this server begins empty, in "+dir)
@@ -39,7 +43,7 @@ func (z *zooCfg) clientPort(e *zooEntry) {
 		return
 	}
 	z.set(e, "zk-listen", joinHost(z.value("clientPortAddress"), e.Value))
-	z.loaded.clientPort = z.origin(e)
+	z.loaded.zooClientPort = z.origin(e)
 }
 
 // zooOpenAdvice is what to do about a clientPort that other machines can reach, as they
