@@ -14,7 +14,7 @@ SEEDS ?= 1000
 HANDOVERS ?= 10000
 ARGS ?=
 
-.PHONY: help build run test check lint fuzz sim soak bench cover
+.PHONY: help build run tools test check lint fuzz sim soak bench cover
 
 help:
 	@echo 'Targets:'
@@ -32,8 +32,12 @@ run: build
 # (lastZxid, read when watches are armed again while the receiver runs).
 PLAIN := $(MODULE)/tests $(MODULE)/recipes/zk
 
+## tools   install what the tests need beyond Go, with apt if this is root
+tools:
+	scripts/tools
+
 ## test    all tests: with the race detector, then those that drive real processes
-test: build
+test: build tools
 	go test -race -timeout 20m $$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))")
 	go test -timeout 20m $(PLAIN)
 
