@@ -178,9 +178,14 @@ func (z *zooCfg) apply(e *zooEntry) {
 	case e.key.refused:
 		z.refuse(e, e.key.text)
 	}
-	if e.key.secret {
-		e.Value = Secret(e.Value).String()
+}
+
+// shown is the value as it may be printed. Keys that nobody here knows hold secrets, too.
+func (e *zooEntry) shown() string {
+	if e.key != nil && e.key.secret || strings.Contains(strings.ToLower(e.name), "password") {
+		return Secret(e.Value).String()
 	}
+	return e.Value
 }
 
 // set makes the entry a setting of Tenure's.
@@ -218,12 +223,8 @@ func (z *zooCfg) ignore(e *zooEntry, why string) { e.Verdict, e.Text = ZooIgnore
 
 // fail reports a value of a wrong form.
 func (z *zooCfg) fail(e *zooEntry, rule string) {
-	value := e.Value
-	if e.key != nil && e.key.secret {
-		value = Secret(value).String()
-	}
 	e.Verdict, e.Text = ZooRefused, rule
-	z.errs = append(z.errs, &ConfigError{Key: e.Key, Value: value, Source: e.Source, Rule: rule})
+	z.errs = append(z.errs, &ConfigError{Key: e.Key, Value: e.shown(), Source: e.Source, Rule: rule})
 }
 
 // refuse reports a value that Tenure cannot honour and must not ignore; other sources
@@ -242,7 +243,7 @@ func (z *zooCfg) conclude() ([]ZooSetting, []error) {
 			r.entry.Verdict, r.entry.Text = ZooOverridden, "by "+z.loaded.Origin[r.settings[0]]
 			continue
 		}
-		z.errs = append(z.errs, &ConfigError{Key: r.entry.Key, Value: r.entry.Value, Source: r.entry.Source, Rule: r.rule})
+		z.errs = append(z.errs, &ConfigError{Key: r.entry.Key, Value: r.entry.shown(), Source: r.entry.Source, Rule: r.rule})
 	}
 	table := make([]ZooSetting, 0, len(z.entries))
 	for _, e := range z.entries {
@@ -257,6 +258,7 @@ func (z *zooCfg) conclude() ([]ZooSetting, []error) {
 		if e.name == "dataDir" && e.Verdict == ZooHonoured {
 			z.warnOfTheirData(e)
 		}
+		e.Value = e.shown()
 		table = append(table, e.ZooSetting)
 	}
 	return table, z.errs

@@ -191,15 +191,16 @@ func TestZooCfgIsTheWeakestSource(t *testing.T) {
 }
 
 // Goal: system properties count as ZooKeeper's scripts pass them, only beside a zoo.cfg,
-// weaker than the file, the last one winning; what concerns Java is passed over. Method:
-// both variables.
+// weaker than the file, the last one winning; what concerns Java is passed over, and no
+// secret is shown. Method: both variables, with planted secrets also in keys that are
+// ignored or unknown.
 func TestZooCfgSystemProperties(t *testing.T) {
 	environ := []string{
 		"SERVER_JVMFLAGS=-Xmx1g -Dzookeeper.DigestAuthenticationProvider.superDigest=super:plantedSecret -Djute.maxbuffer=2000 -Dzookeeper.nosuch=1",
 		"JVMFLAGS=-Djute.maxbuffer=3000 -Dzookeeper.extendedTypesEnabled=false -Dzookeeper.maxCnxns=9 -Dcom.sun.x=y -Djava.security.auth.login.config=/jaas",
 		"TENURE_DATA_DIR=/d",
 	}
-	l, err := LoadConfig(Sources{ZooCfg: zooCfgOf(t, t.TempDir(), "maxCnxns=8"), Environ: environ})
+	l, err := LoadConfig(Sources{ZooCfg: zooCfgOf(t, t.TempDir(), "maxCnxns=8\nssl.quorum.keyStore.password=plantedSecret\nmyPassword=plantedSecret"), Environ: environ})
 	if err != nil {
 		t.Fatal(err)
 	}
