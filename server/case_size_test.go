@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -264,5 +266,31 @@ func TestC073FullStateStillServes(t *testing.T) {
 	}
 	if _, e := r.create("/again", chunk, persistent); e != znode.OK {
 		t.Errorf("behind the deletes: %v", e)
+	}
+}
+
+// Goal: many reads in one request cost no more than a reply may be. Method: a thousand
+// reads of the longest data, and of a list, measured by what is allocated meanwhile.
+func TestMultiReadIsBounded(t *testing.T) {
+	const limit, reads, allocated = 64 << 10, 1000, 10 << 20
+	s := startServer(t, Config{MaxMessageBytes: limit, ZKMaxReplyBytes: 2 * limit})
+	r := openRaw(t, s)
+	r.must("/d", strings.Repeat("x", s.cfg.dataMax()), persistent)
+	fill(t, r, "/d", 300, persistent, func(i int) string { return fmt.Sprintf("%040d", i) })
+	for _, protocol := range everyDoor {
+		for _, op := range []wire.Op{wire.OpGetData, wire.OpGetChildren} {
+			c := openAs(t, s, protocol, 0)
+			list := slices.Repeat([]wire.ReadOp{{Op: op, Path: "/d"}}, reads)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			reply := c.call(wire.Request{Op: wire.OpMultiRead, Body: &wire.MultiRead{Ops: list}})
+			runtime.ReadMemStats(&after)
+			if reply.Err != znode.BadArguments || protocol == subprotocolJSON && !strings.Contains(reply.Detail, "max-message-bytes") {
+				t.Errorf("%s, %v: %v %q", protocol, op, reply.Err, reply.Detail)
+			}
+			if n := after.TotalAlloc - before.TotalAlloc; n > allocated {
+				t.Errorf("%s, %v: %d MiB allocated", protocol, op, n>>20)
+			}
+		}
 	}
 }

@@ -82,7 +82,7 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 		}
 	} else {
 		r.Body, r.Err = c.srv.read(c, k)
-		if r.Err == tooLarge && modeOf(k.req.Op) == watch.Child {
+		if r.Err == tooLarge && (modeOf(k.req.Op) == watch.Child || k.req.Op == wire.OpMultiRead) {
 			r.Detail = c.srv.tooLargeDetail()
 		}
 	}
@@ -118,7 +118,7 @@ func (s *Server) read(c *conn, k *call) (any, znode.Error) {
 	case *wire.PathOnly:
 		return s.readPathOnly(c, k, b.Path)
 	case *wire.MultiRead:
-		return s.readMany(k, b)
+		return s.readMany(c, k, b)
 	case *wire.List:
 		return s.readPage(k, b)
 	case *wire.SetWatches:
@@ -261,8 +261,10 @@ func (s *Server) readPathOnly(c *conn, k *call, path string) (any, znode.Error) 
 	return nil, znode.Unimplemented
 }
 
-// readMany judges each read by itself; one that fails stops none.
-func (s *Server) readMany(k *call, b *wire.MultiRead) (any, znode.Error) {
+// readMany judges each read by itself; one that fails stops none. What exceeds a reply is
+// not looked at: a request of few bytes can ask for very much.
+func (s *Server) readMany(c *conn, k *call, b *wire.MultiRead) (any, znode.Error) {
+	room := c.terms.replyLimit
 	r := &wire.MultiReadReply{Results: make([]wire.ReadResult, len(b.Ops))}
 	for i, op := range b.Ops {
 		res := &r.Results[i]
@@ -272,13 +274,22 @@ func (s *Server) readMany(k *call, b *wire.MultiRead) (any, znode.Error) {
 			continue
 		}
 		if op.Op == wire.OpGetData {
+			if room -= int64(len(n.Data)); room < 0 {
+				return nil, tooLarge
+			}
 			res.Data = wire.DataReply{Data: n.Data, Stat: znode.StatOf(n, kids)}
 			continue
+		}
+		if room -= kids.Live * nameBytes; room < 0 {
+			return nil, tooLarge
 		}
 		names, err := s.store.List(op.Path, "", 0)
 		if err != nil {
 			s.fail(err)
 			return nil, znode.SystemError
+		}
+		for _, name := range names {
+			room -= int64(len(name) - 1) // one byte of it is in nameBytes
 		}
 		res.Children = wire.ChildrenReply{Names: names, Stat: znode.StatOf(n, kids)}
 	}
