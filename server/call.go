@@ -30,6 +30,8 @@ type call struct {
 	end *closeReason
 	// connect, if set, makes this the connection's handshake.
 	connect *wire.ConnectRequest
+	// settle: the handshake resumes a session behind all that was proposed before.
+	settle bool
 	// ids are the connection's identities when the request arrived.
 	ids   []znode.Identity
 	bytes int // of the request's message
@@ -50,7 +52,7 @@ func (k *call) isWrite() bool {
 		return k.req.Seq > 0
 	}
 	if k.connect != nil {
-		return k.connect.Session == 0
+		return k.connect.Session == 0 || k.settle
 	}
 	return isUpdate(k.req.Op)
 }
@@ -84,7 +86,10 @@ func (k *call) catchesUp() bool {
 
 // txn builds the transaction of a write.
 func (k *call) txn() znode.Txn {
-	if k.connect != nil {
+	switch {
+	case k.settle:
+		return znode.Txn{Op: &znode.Multi{}}
+	case k.connect != nil:
 		return znode.Txn{Op: k.c.openSession(k.connect)}
 	}
 	t := znode.Txn{Session: k.c.sessionID(), Seq: k.req.Seq, Acked: k.req.Acked, Auth: k.ids}

@@ -203,6 +203,9 @@ func (c *conn) advanceLocked() bool {
 		return false
 	}
 	head := c.mu.queue.at(0)
+	if head.connect != nil && head.state == callWaiting {
+		c.settleLocked(head)
+	}
 	switch {
 	case head.state == callProposed, head.isWrite():
 		return c.proposeLocked()

@@ -104,8 +104,37 @@ func (c *conn) openSession(r *wire.ConnectRequest) *znode.OpenSession {
 	return op
 }
 
-// opened answers the handshake that opened a session. Called by apply.
+// settleLocked makes a handshake wait for writes of its session that another connection
+// has in flight: what the client reads next must show whether they were applied. From
+// here on that connection proposes nothing. The log is told to say when they are through.
+// It releases and retakes the connection's lock.
+func (c *conn) settleLocked(k *call) {
+	l := c.srv.sessions.get(k.connect.Session)
+	if k.settle || l == nil || !k.knows(l) {
+		return
+	}
+	c.mu.Unlock()
+	c.srv.state.RLock()
+	if old := l.conn.Swap(nil); old != nil {
+		old.disown(closeReason{closeMoved, movedText})
+	}
+	c.srv.state.RUnlock()
+	c.mu.Lock()
+	k.settle = c.srv.unsettled(l)
+}
+
+// knows reports whether a handshake has the session's password.
+func (k *call) knows(l *liveSession) bool {
+	return subtle.ConstantTimeCompare(l.Password[:], k.connect.Password) == 1
+}
+
+// opened answers the handshake that opened a session, or was settled. Called by apply.
 func (c *conn) opened(k *call, res *znode.Result) {
+	if k.settle {
+		c.resume(k)
+		c.completed(k, nil, nil)
+		return
+	}
 	if res.Err != znode.OK {
 		c.completed(k, nil, &closeReason{closeTryAgain, "session not opened: " + res.Err.Error()})
 		return
@@ -114,6 +143,8 @@ func (c *conn) opened(k *call, res *znode.Result) {
 	c.bind(k, l)
 	c.completed(k, nil, nil)
 }
+
+const movedText = "the session continued on another connection"
 
 // bind makes the connection the session's, answers its handshake and cuts the
 // connection that had the session before: behind this nothing of that one is
@@ -130,7 +161,7 @@ func (c *conn) bind(k *call, l *liveSession) {
 	c.appendConnectLocked(k, l)
 	c.mu.Unlock()
 	if old != nil && old != c {
-		old.disown(closeReason{closeMoved, "the session continued on another connection"})
+		old.disown(closeReason{closeMoved, movedText})
 	}
 }
 
@@ -155,13 +186,11 @@ func (c *conn) appendConnectLocked(k *call, l *liveSession) {
 }
 
 // resume answers a handshake that names a session. The password is checked before
-// anything is done to the connection that the session is on. Called by the worker
-// under the shared state lock, without the connection's.
+// anything is done to the connection that the session is on. Called under the state lock,
+// by the worker or by apply, without the connection's.
 func (c *conn) resume(k *call) {
 	l := c.srv.sessions.get(k.connect.Session)
-	ok := l != nil && subtle.ConstantTimeCompare(l.Password[:], k.connect.Password) == 1 &&
-		c.srv.sessions.touch(l.ID, k.start)
-	if !ok {
+	if l == nil || !k.knows(l) || !c.srv.sessions.touch(l.ID, k.start) {
 		c.mu.Lock()
 		c.appendConnectLocked(k, nil)
 		c.closeLocked(closeReason{closeSessionOver, "session " + k.connect.Session.String() + " is unknown, over, or the password is wrong"})

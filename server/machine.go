@@ -60,6 +60,9 @@ func (s *Server) propose(batch []*call) error {
 		ends[i] = len(buf)
 		k.state = callProposed
 	}
+	if l := batch[0].c.live.Load(); l != nil {
+		l.proposed.Store(s.pending.mu.last)
+	}
 	s.pending.mu.Unlock()
 
 	proposals := make([][]byte, len(batch))
@@ -76,6 +79,15 @@ func (s *Server) propose(batch []*call) error {
 		s.pending.mu.Unlock()
 	}
 	return err
+}
+
+// unsettled reports whether a write of the session waits for the log: perhaps one of a
+// connection that is gone.
+func (s *Server) unsettled(l *liveSession) bool {
+	s.pending.mu.Lock()
+	defer s.pending.mu.Unlock()
+	_, waits := s.pending.mu.calls[l.proposed.Load()]
+	return waits
 }
 
 // proposeOwn hands a transaction of the server itself (expiry, reaping) to the log.

@@ -15,6 +15,8 @@ type liveSession struct {
 	*session.Session
 	// conn is nil while the client is away. Set under the state lock.
 	conn atomic.Pointer[conn]
+	// proposed is the id of its last write that was proposed here.
+	proposed atomic.Uint64
 }
 
 // liveSessions are the open sessions of this member and when they expire. Safe for

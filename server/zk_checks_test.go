@@ -153,7 +153,7 @@ func TestZooKeeperCreateFlags(t *testing.T) {
 	for op, want := range map[wire.Op][]string{wire.OpCreate: plain, wire.OpCreate2: plain,
 		wire.OpCreateContainer: {"persistent", "persistent", "sequential", "sequential", "persistent"}, wire.OpCreateTTL: {}} {
 		for flags := int32(-1); flags <= 8; flags++ {
-			got := zkKind(r, op, record(flags, rawLong(nil, 1000)...))
+			got := kindMade(r, op, record(flags, rawLong(nil, 1000)...))
 			expected := "-8"
 			switch {
 			case op == wire.OpCreateTTL && flags == 5:
@@ -169,17 +169,17 @@ func TestZooKeeperCreateFlags(t *testing.T) {
 		}
 	}
 	for ttl, want := range map[int64]string{1: "persistent", 1<<40 - 1: "persistent", 1 << 40: "-8", 0: "-8", -1: "-8", -1 << 63: "-8"} {
-		if got := zkKind(r, wire.OpCreateTTL, record(5, rawLong(nil, ttl)...)); got != want {
+		if got := kindMade(r, wire.OpCreateTTL, record(5, rawLong(nil, ttl)...)); got != want {
 			t.Errorf("lifetime %d: %s, want %s", ttl, got, want)
 		}
-		if got := zkKind(r, wire.OpCreateTTL, record(0, rawLong(nil, ttl)...)); got != "-8" {
+		if got := kindMade(r, wire.OpCreateTTL, record(0, rawLong(nil, ttl)...)); got != "-8" {
 			t.Errorf("lifetime %d of a persistent znode: %s", ttl, got)
 		}
 	}
 }
 
-// zkKind creates, says what came of it, and deletes it.
-func zkKind(r *rawClient, op wire.Op, record []byte) string {
+// kindMade creates, says what came of it, and deletes it.
+func kindMade(r *rawClient, op wire.Op, record []byte) string {
 	r.t.Helper()
 	if e := r.rawCall(op, record); e != znode.OK {
 		return map[znode.Error]string{znode.BadArguments: "-8"}[e]
