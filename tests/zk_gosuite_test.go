@@ -44,7 +44,7 @@ func TestGoZooKeeperSuite(t *testing.T) {
 		case event.Action == "pass":
 			result.passed++
 			delete(result.failed, event.Test)
-		case event.Action == "run" || event.Action == "fail" || event.Action == "skip":
+		case event.Action == "run" || event.Action == "fail" || event.Action == "skip": // what has only begun has not passed
 			result.failed[event.Test] = said[event.Test]
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// suiteMax bounds what a foreign suite may take: several times what it does.
+// suiteMax bounds what a foreign suite may take: twice what it does on a busy machine.
 const suiteMax = 5 * time.Minute
 
 // suiteResult is what a foreign suite says of its tests, or of one that was run in parts.
