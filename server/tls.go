@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/asn1"
 	"errors"
 	"fmt"
 	"io"
@@ -292,10 +290,9 @@ func certIdentity(state *tls.ConnectionState) (znode.Identity, bool) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return znode.Identity{}, false
 	}
-	// The raw subject keeps the certificate's own order, which pkix.Name would not.
-	var subject pkix.RDNSequence
-	if rest, err := asn1.Unmarshal(state.PeerCertificates[0].RawSubject, &subject); err != nil || len(rest) > 0 {
+	name, err := distinguishedName(state.PeerCertificates[0].RawSubject)
+	if err != nil {
 		return znode.Identity{}, false
 	}
-	return znode.Identity{Scheme: "x509", ID: subject.String()}, true
+	return znode.Identity{Scheme: "x509", ID: name}, true
 }

@@ -174,6 +174,28 @@ func (k *watchKind) due(event int, dir string) (list []string) {
 	return list
 }
 
+// Goal: a read that was refused sets no watch, nor does one of a znode that is not there,
+// but for exists. Method: refused and failed reads, then changes that all may see.
+func TestZooKeeperRefusedReadSetsNoWatch(t *testing.T) {
+	s := startServer(t, Config{})
+	admin, r := adminOf(t, s), openZK(t, s)
+	admin.createACL("/n", secret)
+	for _, op := range []wire.Op{wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2} {
+		if e := r.watched(op, "/n"); e != znode.NoAuth {
+			t.Errorf("%v: %v, want NoAuth", op, e)
+		}
+		if e := r.watched(op, "/none"); e != znode.NoNode {
+			t.Errorf("%v: %v, want NoNode", op, e)
+		}
+	}
+	admin.setACL("/n", znode.OpenACL...)
+	admin.set("/n", "x")
+	admin.must("/n/child", "", persistent)
+	admin.must("/none", "", persistent)
+	admin.must("/none/child", "", persistent)
+	r.wantTold("changes behind refused reads", "created /none")
+}
+
 // Goal: catching up asks, too: what setWatches finds changed is told to those who may read
 // it now, which a login pipelined before it decides. Method: a client that was away while a
 // znode was closed and changed.
