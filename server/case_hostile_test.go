@@ -41,7 +41,12 @@ func clientHello(t *testing.T) []byte {
 // dialTCP connects without saying anything.
 func dialTCP(t *testing.T, s *Server) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", s.Addr().String())
+	return dialTo(t, s.Addr())
+}
+
+func dialTo(t *testing.T, addr net.Addr) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,33 +67,45 @@ func frame(first byte, n uint64, payload []byte) []byte {
 }
 
 // Goal: nonsense, silence and half a handshake cost a bounded amount and are ended in
-// time, while a normal client works. Method: a thousand connections of each kind, all at
-// once; heap and goroutines during and after.
+// time, while a normal client works. Method: hundreds of connections of each kind, all at
+// once, on each port; heap and goroutines during and after.
 func TestC067HalfOpenAndNonsense(t *testing.T) {
-	const connections = 3000
-	s := startServer(t, Config{HandshakeTimeout: time.Second})
-	normal := openRaw(t, s)
-	normal.must("/n", "", persistent)
-	// The first session's metrics and buffers are there.
-	goroutines, heap := runtime.NumGoroutine(), heapBytes()
-	kinds := [][]byte{
+	s := startServer(t, Config{HandshakeTimeout: time.Second, ZKMinSessionTimeout: time.Second})
+	nonsense(t, s, s.Addr(), 2000, [][]byte{
 		{}, {0x7f, 0xff, 0xff, 0xff}, {0xff, 0xff, 0xff, 0xff}, {1, 2, 3}, clientHello(t), []byte("GET / HTTP/1.1"),
 		[]byte("ruok"), bytes.Repeat([]byte("A"), 8000), upgradeRequest(s, "")[:80], upgradeRequest(s, ""),
 		append(upgradeRequest(s, ""), frame(0x82, 1<<63, nil)...), append(upgradeRequest(s, ""), frame(0x82, 1<<20, nil)...),
 		append(upgradeRequest(s, ""), 0x82, 0xfe, 0), append(upgradeRequest(s, ""), frame(0x02, 1, []byte("x"))...),
-	}
+	})
+	hello := rawStr(nil, string(handshake(0, 1000, 0, make([]byte, 16), nil)))
+	behind := func(b []byte) []byte { return append(hello[:len(hello):len(hello)], b...) }
+	counts := rawLong(rawInt(rawInt(nil, 1), int32(wire.OpSetWatches2)), 0)
+	nonsense(t, s, s.ZKAddr(), 1000, [][]byte{
+		{}, {0x7f, 0xff, 0xff, 0xff}, {0xff, 0xff, 0xff, 0xff}, {0, 0, 0}, clientHello(t), []byte("GET / HTTP/1.1\r\n\r\n"),
+		[]byte("abcd"), bytes.Repeat([]byte("A"), 8000), hello[:10], rawInt(nil, int32(s.cfg.MaxMessageBytes)), rawStr(nil, ""),
+		behind(nil), behind([]byte{0, 0}), behind(rawInt(nil, int32(s.cfg.MaxMessageBytes))), behind(rawInt(nil, -1)),
+		behind(rawStr(nil, string(rawInt(counts, 1<<31-1)))), behind(rawStr(nil, string(rawInt(rawInt(nil, 1), 99)))),
+	})
+}
+
+func nonsense(t *testing.T, s *Server, addr net.Addr, connections int, kinds [][]byte) {
+	t.Helper()
+	normal := openRaw(t, s)
+	path := normal.must("/n-", "", sequential)
+	// The first session's metrics and buffers are there.
+	goroutines, heap := runtime.NumGoroutine(), heapBytes()
 	list := make([]net.Conn, connections)
 	each(connections, 50, func(i int) {
-		list[i] = dialTCP(t, s)
+		list[i] = dialTo(t, addr)
 		list[i].Write(kinds[i%len(kinds)])
 	})
 	opened := time.Now()
 	grown := heapBytes() - heap
-	if began := time.Now(); normal.set("/n", "x") != znode.OK || time.Since(began) > 5*time.Second {
+	if began := time.Now(); normal.set(path, "x") != znode.OK || time.Since(began) > 5*time.Second {
 		t.Errorf("a normal client waited %v", time.Since(began))
 	}
 	t.Logf("heap grew by %d KB, %d goroutines", grown>>10, runtime.NumGoroutine()-goroutines)
-	if grown > 100<<20 {
+	if grown > 50<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
 	each(connections, connections, func(i int) {
@@ -97,13 +114,20 @@ func TestC067HalfOpenAndNonsense(t *testing.T) {
 		if ne, ok := err.(net.Error); ok && ne.Timeout() {
 			t.Errorf("kind %d: still open after %v", i%len(kinds), time.Since(opened))
 		}
+		list[i].Close()
 	})
 	t.Logf("all closed %v after the last came", time.Since(opened))
 	waitFor(t, "goroutines end", 20*time.Second, func() bool { return runtime.NumGoroutine() <= goroutines+5 })
-	waitFor(t, "their room is given back", 10*time.Second, func() bool { return len(s.conns.all()) == 1 })
-	if e := normal.set("/n", "y"); e != znode.OK {
+	waitFor(t, "their room is given back", 10*time.Second, func() bool {
+		held, count := s.outstanding.now()
+		return len(s.conns.all()) == 1 && held == 0 && count == 0
+	})
+	if e := normal.set(path, "y"); e != znode.OK {
 		t.Errorf("afterwards: %v", e)
 	}
+	normal.call(wire.Request{Op: wire.OpCloseSession})
+	normal.wantClosed("the end", closeNormal)
+	waitFor(t, "nobody is left", 10*time.Second, func() bool { return len(s.conns.all()) == 0 })
 }
 
 // Goal: a TLS handshake that is not finished is ended in time. Method: silence, half a

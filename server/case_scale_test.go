@@ -114,12 +114,14 @@ func TestC151IdleConnectionsAreKeptAlive(t *testing.T) {
 		r.link.(*websocket.Conn).SetPingHandler(func(string) error { pings[r]++; return nil })
 	}
 	silent := func(r *rawClient, d time.Duration) { connOf(t, s, r.session.Session).wroteAt.Store(s.now() - int64(d)) }
-	waitFor(t, "calm", 10*time.Second, func() bool {
+	calm := func() bool {
 		return !connOf(t, s, idle.session.Session).working() && !connOf(t, s, busy.session.Session).working()
-	})
+	}
+	waitFor(t, "calm", 10*time.Second, calm)
 	silent(idle, keepAliveAfter+time.Millisecond)
 	silent(busy, keepAliveAfter/2)
 	s.pingSilent()
+	waitFor(t, "the ping is out", 10*time.Second, calm) // a reply at the same time would do in its place
 	for _, r := range []*rawClient{idle, busy} {
 		r.call(wire.Request{Op: wire.OpExists, Body: &wire.PathWatch{Path: "/"}})
 	}
