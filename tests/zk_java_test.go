@@ -6,5 +6,5 @@ import "testing"
 // sessions over ends of the server. Method: a program of ours on Debian's client.
 func TestJavaClient(t *testing.T) {
 	t.Parallel()
-	newJudged(t).judge(145, java(t, "JavaClient")...)
+	newJudged(t).judge(149, java(t, "JavaClient")...)
 }

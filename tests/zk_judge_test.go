@@ -27,13 +27,13 @@ type judged struct {
 	proxies map[string]*recipestest.Proxy
 }
 
-// newJudged starts the server. Its sessions may have timeouts of 2 s; it looks for
-// containers and TTL nodes whose time has come twice a second.
+// newJudged starts the server, which looks for containers and TTL nodes whose time has
+// come twice a second.
 func newJudged(t *testing.T) *judged {
 	t.Helper()
 	j := &judged{t: t, proxies: map[string]*recipestest.Proxy{}}
 	if os.Getenv("TENURE_JUDGED") == "zookeeper" {
-		z := recipestest.StartZooKeeper(t, recipestest.ZooKeeperOptions{TickTime: time.Second})
+		z := recipestest.StartZooKeeper(t, recipestest.ZooKeeperOptions{TickTime: 2 * time.Second})
 		again := func() {
 			z.Stop(0)
 			if err := z.Start(0); err != nil {
@@ -44,13 +44,20 @@ func newJudged(t *testing.T) *judged {
 		j.ends = map[string]func(){"restart": again, "crash": again}
 		return j
 	}
-	m := newMember(t, "--zk-listen", "127.0.0.1:0", "--zk-min-session-timeout", "2s", "--reap-interval", "500ms")
+	m := newMember(t, "--reap-interval", "500ms")
 	j.address = func() string { return m.running.Load().zkAddress }
 	j.ends = map[string]func(){
 		"restart": func() { m.stop(); m.start() },
 		"crash":   func() { m.crash(); m.start() },
 	}
 	return j
+}
+
+// proxyFaults is what a program may ask for of a proxy, by verb.
+var proxyFaults = map[string]func(*recipestest.Proxy){
+	"break":     (*recipestest.Proxy).Break,
+	"partition": (*recipestest.Proxy).Partition,
+	"heal":      (*recipestest.Proxy).Heal,
 }
 
 // does plays what a program asks for and returns the answer.
@@ -68,12 +75,11 @@ func (j *judged) does(ask string) string {
 		j.proxies[p.Addr()] = p
 		return p.Addr()
 	}
-	p := j.proxies[arg]
-	if p == nil {
+	p, fault := j.proxies[arg], proxyFaults[verb]
+	if p == nil || fault == nil {
 		j.t.Fatalf("the program asks for %q", ask)
 	}
-	faults := map[string]func(){"break": p.Break, "partition": p.Partition, "heal": p.Heal}
-	faults[verb]()
+	fault(p)
 	return "done"
 }
 

@@ -15,7 +15,7 @@ import org.apache.zookeeper.KeeperException;
 /** Curator's caches hold what the tree holds, whatever happened on the way. */
 @SuppressWarnings("deprecation") // they are what most programs use
 final class CuratorCaches implements AutoCloseable {
-    private static final int SEED = 20_26;
+    private static final int SEED = 2026;
 
     private final CuratorFramework other;
     private final String root;

@@ -180,12 +180,12 @@ public final class CuratorRecipes {
     }
 
     private static void persistentTtlNode(CuratorFramework a, CuratorFramework other) throws Exception {
-        try (PersistentTtlNode node = new PersistentTtlNode(a, "/ttl", 1000, "x".getBytes())) {
+        try (PersistentTtlNode node = new PersistentTtlNode(a, "/ttl", 2000, "x".getBytes())) {
             node.start();
             Checks.is("is created", node.waitForInitialCreate(30, TimeUnit.SECONDS));
             other.create().forPath("/ttl/child");
             other.delete().forPath("/ttl/child");
-            Thread.sleep(3000);
+            Thread.sleep(5000);
             Checks.is("is kept beyond its TTL", other.checkExists().forPath("/ttl") != null);
         }
         Checks.eventually("goes when nobody keeps it", () -> other.checkExists().forPath("/ttl") == null);

@@ -58,7 +58,7 @@ final class JavaSessions {
     }
 
     private static void expiry(ZooKeeper other) throws Exception {
-        try (Peer a = new Peer(Checks.ask("proxy"), "", 2000)) {
+        try (Peer a = new Peer(Checks.ask("proxy"), "", 4000)) {
             a.zk.create("/expiring", NONE, OPEN_ACL_UNSAFE, EPHEMERAL);
             long timeout = a.zk.getSessionTimeout();
             Events e = new Events();

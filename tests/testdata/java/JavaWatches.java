@@ -23,6 +23,7 @@ final class JavaWatches {
         Checks.part("removed watches", () -> removed(a, b.zk));
         Checks.part("chroot", () -> chroot(b.zk));
         Checks.part("watches over a reconnect", () -> reconnect(a, b.zk));
+        Checks.part("many watches over a reconnect", () -> many(a, b.zk));
         Checks.part("C103", () -> c103(a, b.zk));
     }
 
@@ -182,6 +183,28 @@ final class JavaWatches {
         told = seen(a, kept);
         told.removeIf(state -> !state.startsWith("Node"));
         Checks.equal("the persistent ones as well", List.of("NodeChildrenChanged /c/p", "NodeCreated /c/r/x"), told);
+    }
+
+    /** So many that the client sets them again in several requests, of at most 128 KiB of paths each. */
+    private static void many(Peer a, ZooKeeper other) throws Exception {
+        Events e = new Events();
+        make(other, "/many");
+        String prefix = "/many/" + "x".repeat(90);
+        int n = 3000;
+        for (int i = 0; i < n; i++) {
+            a.zk.exists(prefix + i, e, (rc, path, ctx, stat) -> {}, null);
+        }
+        a.fence();
+        a.cutOff();
+        make(other, prefix + 0);
+        a.heal();
+        Checks.eventually("what came meanwhile is told", () -> e.saw("NodeCreated " + prefix + 0));
+        a.fence();
+        e.drain();
+        for (int i : new int[] {1, n / 2, n - 1}) {
+            make(other, prefix + i);
+            Checks.equal("watch " + i + " is still there", List.of("NodeCreated " + prefix + i), seen(a, e));
+        }
     }
 
     /** Nothing that the Java client knows to ask costs a connection. */
