@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,13 +50,14 @@ func numbered(text string) string {
 	})
 }
 
-// apart returns the lines of text, those about watches after all others: they are printed
-// by another thread of the client.
-func apart(text, event string) []string {
+// apart returns the lines that zkCli printed, events after all others: another thread
+// prints them. The end of a session is left out: the client may exit before it is told.
+func apart(text string) []string {
 	var lines, events []string
 	for line := range strings.Lines(text) {
 		switch line = strings.TrimSpace(line); {
-		case strings.HasPrefix(line, event):
+		case strings.HasPrefix(line, "WatchedEvent state:Closed"):
+		case strings.HasPrefix(line, "WatchedEvent"):
 			events = append(events, line)
 		case line != "" && line != "WATCHER::":
 			lines = append(lines, line)
@@ -89,9 +89,7 @@ func TestZKCLI(t *testing.T) {
 	main := java(t, "org.apache.zookeeper.ZooKeeperMain", "-server")
 	zookeeper := recipestest.StartZooKeeper(t, recipestest.ZooKeeperOptions{TickTime: 2 * time.Second})
 	said := func(server string) []string {
-		text := cliTimes.ReplaceAllString(numbered(foreignSays(t, "zkcli.txt", server, main...)), "TIME")
-		// The last session's end is seen or not: the client exits.
-		return slices.DeleteFunc(apart(text, "WatchedEvent"), func(line string) bool { return strings.Contains(line, "state:Closed") })
+		return apart(cliTimes.ReplaceAllString(numbered(foreignSays(t, "zkcli.txt", server, main...)), "TIME"))
 	}
 	mustAgree(t, said(startDaemon(t, t.TempDir()).zkAddress), said(zookeeper.Addrs()[0]))
 }

@@ -55,7 +55,8 @@ final class Checks {
     }
 
     private static String text(Object o) {
-        return o instanceof byte[] ? new String((byte[]) o, StandardCharsets.UTF_8) : String.valueOf(o);
+        String all = o instanceof byte[] ? new String((byte[]) o, StandardCharsets.UTF_8) : String.valueOf(o);
+        return all.length() > 2000 ? all.substring(0, 2000) + "..." : all;
     }
 
     /** Wants body to fail with an error of the server. */
