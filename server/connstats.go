@@ -82,7 +82,7 @@ type connStats struct {
 type connFigures struct {
 	received, sent int64 // packets
 
-	answered int64   // requests; the rest is 0 before the first
+	answered int64   // requests; what is below is 0 before the first
 	lastOp   wire.Op // 0 = the handshake
 	// lastXid is that of the last request that chose one: not of heartbeats and addauth.
 	lastXid                     int32
