@@ -95,7 +95,13 @@ func (f framed) ReadMessage() (int, []byte, error) {
 // dialFramed connects to ZooKeeper's door.
 func dialFramed(t *testing.T, s *Server) framed {
 	t.Helper()
-	nc, err := net.Dial("tcp", s.ZKAddr().String())
+	return dialFramedTo(t, s.ZKAddr().String())
+}
+
+// dialFramedTo connects to a server of ZooKeeper's protocol.
+func dialFramedTo(t *testing.T, addr string) framed {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
