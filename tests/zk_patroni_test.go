@@ -202,13 +202,13 @@ func (c *patroniCluster) keepsLeaderAcrossRestart(leader string, writes *work) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	was := writes.progress()
-	c.server.crash()
-	c.server.start()
 	_, status, err := c.zk.Get("/service/tenure/status")
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	was := writes.progress()
+	c.server.crash()
+	c.server.start()
 	await(c.t, patroniPatience, "the leader has written its status thrice", func() error {
 		_, now, err := c.zk.Get("/service/tenure/status")
 		if err == nil && now.Version < status.Version+3 {
