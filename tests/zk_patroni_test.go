@@ -206,9 +206,10 @@ func (c *patroniCluster) keepsLeaderAcrossRestart(leader string, writes *work) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	was := writes.progress()
+	was, start := writes.progress(), time.Now()
 	c.server.crash()
 	c.server.start()
+	c.t.Logf("Tenure was away for %v; Patroni demotes after 5s, its retry_timeout", time.Since(start))
 	await(c.t, patroniPatience, "the leader has written its status thrice", func() error {
 		_, now, err := c.zk.Get("/service/tenure/status")
 		if err == nil && now.Version < status.Version+3 {
