@@ -209,7 +209,7 @@ func (c *patroniCluster) keepsLeaderAcrossRestart(leader string, writes *work) {
 	was, start := writes.progress(), time.Now()
 	c.server.crash()
 	c.server.start()
-	c.t.Logf("Tenure was away for %v; Patroni demotes after 5s, its retry_timeout", time.Since(start))
+	c.t.Logf("the server was away for %v; Patroni demotes itself after 5s, its retry_timeout", time.Since(start))
 	await(c.t, patroniPatience, "the leader has written its status thrice", func() error {
 		_, now, err := c.zk.Get("/service/tenure/status")
 		if err == nil && now.Version < status.Version+3 {
