@@ -23,19 +23,18 @@ import (
 	"github.com/tenure-dev/tenure/recipes/recipestest"
 )
 
-// zkServer is the server that an application is given as its ZooKeeper, at one address
-// across crashes.
+// zkServer is what judged is, for an application: at one address for good, since its
+// configuration names it, and away between crash and start.
 type zkServer struct {
 	address string
 	crash   func() // as kill -9 does
 	start   func() // returns when it serves
 }
 
-// startZKServer starts Tenure, or, to see that a test holds for the original,
-// ZooKeeper where TENURE_REFERENCE is zookeeper.
+// startZKServer starts Tenure, or real ZooKeeper with TENURE_JUDGED=zookeeper.
 func startZKServer(t *testing.T) zkServer {
 	t.Helper()
-	if os.Getenv("TENURE_REFERENCE") == "zookeeper" {
+	if os.Getenv("TENURE_JUDGED") == "zookeeper" {
 		z := recipestest.StartZooKeeper(t, recipestest.ZooKeeperOptions{TickTime: 2 * time.Second})
 		return zkServer{z.Addrs()[0], func() { z.Stop(0) }, func() {
 			if err := z.Start(0); err != nil {

@@ -135,10 +135,10 @@ func (c *patroniCluster) insert(n int) error {
 	return err
 }
 
-// Goal: Patroni works with Tenure as its ZooKeeper: elections, failover without loss, and
-// the return of the former primary; a restart of Tenure costs neither the leader nor a
-// write. Method: a client writes to whoever is primary; kill Tenure, then the primary's
-// Patroni and PostgreSQL; start them again.
+// Goal: Patroni works with Tenure as its ZooKeeper: elections, failover without loss, the
+// return of the former primary, a switchover; a restart of Tenure costs neither the leader
+// nor a write. Method: a client writes to whoever is primary; kill Tenure, then the
+// primary's Patroni and PostgreSQL; start them again; ask for the first primary.
 func TestPatroni(t *testing.T) {
 	t.Parallel()
 	c := startPatroni(t)
