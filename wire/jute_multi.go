@@ -18,8 +18,8 @@ func putMultiEnd(dst []byte) []byte {
 	return putInt(putBool(putInt(dst, int32(opError)), true), -1)
 }
 
-// multi reads the operations of OpMulti. Whatever is wrong with one of them, also flags
-// that alone would be BadArguments, fails all (ZooKeeper since 3.8.2).
+// multi reads the operations of OpMulti. What is wrong with the record of one of them, also
+// most flags that alone would be BadArguments, fails all (ZooKeeper since 3.8.2).
 func (r *juteReader) multi() *znode.Multi {
 	m := &znode.Multi{}
 	for op, done := r.multiHeader(); !done; op, done = r.multiHeader() {
@@ -33,11 +33,7 @@ func (r *juteReader) multi() *znode.Multi {
 func (r *juteReader) multiOp(op Op) znode.Op {
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
-		c, flags, ok := r.create(op)
-		if !ok {
-			r.fail("create does not take flags", int64(flags))
-		}
-		return c
+		return r.multiCreate(op)
 	case OpDelete:
 		return &znode.Delete{Path: r.path(), Version: r.int()}
 	case OpSetData:
@@ -47,6 +43,22 @@ func (r *juteReader) multiOp(op Op) znode.Op {
 	}
 	r.fail("not an operation for multi", int64(op))
 	return nil
+}
+
+// multiCreate is create by the rules that ZooKeeper has for flags in a multi.
+func (r *juteReader) multiCreate(op Op) *znode.Create {
+	c, flags, ok := r.create(op)
+	switch {
+	case op == OpCreateTTL:
+		if !ok { // BadArguments when its turn comes: no mode goes with this lifetime
+			c.Mode, c.TTLMs = znode.Mode{}, -1
+		}
+	case !ok || c.Mode.Kind == znode.TTL:
+		r.fail("create does not take flags", int64(flags))
+	case flags == 4:
+		c.Mode.Kind, c.WantStat = znode.Container, true
+	}
+	return c
 }
 
 func putMulti(dst []byte, m *znode.Multi) []byte {

@@ -11,7 +11,7 @@ import (
 )
 
 // Goal: the operation and the flags together say what is made, by ZooKeeper's table.
-// Method: every operation with every flag from -1 to 8, alone and in a multi.
+// Method: every operation with every flag from -1 to 8.
 func TestJuteCreateFlags(t *testing.T) {
 	p, e := znode.Mode{Kind: znode.Persistent}, znode.Mode{Kind: znode.Ephemeral}
 	c, l := znode.Mode{Kind: znode.Container}, znode.Mode{Kind: znode.TTL}
@@ -36,25 +36,67 @@ func TestJuteCreateFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			multi := putMultiHeader(putInt(putInt(nil, 7), int32(OpMulti)), op, -1)
-			inside, err := Jute{}.DecodeRequest(putMultiEnd(append(multi, record...)))
-			if err != nil {
-				t.Fatal(err)
-			}
 			if want == nil {
 				if alone.Err != znode.BadArguments || alone.Body != nil || alone.Detail == "" {
 					t.Errorf("%v flags %d alone: %+v", op, flags, alone)
-				}
-				if inside.Err != znode.MarshallingError || inside.Body != nil || inside.Detail == "" {
-					t.Errorf("%v flags %d in a multi: %+v", op, flags, inside)
 				}
 				continue
 			}
 			if got, ok := alone.Body.(*znode.Create); !ok || got.Mode != *want {
 				t.Errorf("%v flags %d alone: %+v, want %+v", op, flags, alone, *want)
 			}
-			if got, ok := inside.Body.(*znode.Multi); !ok || got.Ops[0].(*znode.Create).Mode != *want {
-				t.Errorf("%v flags %d in a multi: %+v, want %+v", op, flags, inside, *want)
+		}
+	}
+}
+
+// Goal: in a multi, flags mean what they mean to ZooKeeper since 3.8.2: those of no mode
+// and TTL modes without a lifetime refuse the whole, 4 makes a container of every create,
+// and only createTTL leaves its flags to be judged in their turn. Method: every operation
+// with every flag from -1 to 8.
+func TestJuteCreateFlagsInMulti(t *testing.T) {
+	p, e := znode.Mode{Kind: znode.Persistent}, znode.Mode{Kind: znode.Ephemeral}
+	c, l := znode.Mode{Kind: znode.Container}, znode.Mode{Kind: znode.TTL}
+	seq := func(m znode.Mode) *znode.Mode { m.Sequential = true; return &m }
+	table := map[Op][]*znode.Mode{ // by flag from 0; nil refuses the multi
+		OpCreate:          {&p, &e, seq(p), seq(e), &c},
+		OpCreate2:         {&p, &e, seq(p), seq(e), &c},
+		OpCreateContainer: {&c, &c, seq(c), seq(c), &c},
+		OpCreateTTL:       {&p, &p, &p, &p, &p, &l, seq(l)},
+	}
+	for op, modes := range table {
+		for flags := int32(-1); flags <= 8; flags++ {
+			multi := putMultiHeader(putInt(putInt(nil, 7), int32(OpMulti)), op, -1)
+			multi = putInt(append(multi, raw(t, rawPath+rawData+rawOpen)...), flags)
+			ttl := int64(0)
+			if op == OpCreateTTL {
+				ttl = 1000
+				multi = putLong(multi, ttl)
+			}
+			q, err := Jute{}.DecodeRequest(putMultiEnd(multi))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want *znode.Mode
+			if flags >= 0 && int(flags) < len(modes) {
+				want = modes[flags]
+			}
+			if op == OpCreateTTL && want != &l && flags != 6 { // no mode has this lifetime
+				want, ttl = &p, -1
+			}
+			if want == nil {
+				if q.Err != znode.MarshallingError || q.Body != nil || q.Detail == "" {
+					t.Errorf("%v flags %d: %+v", op, flags, q)
+				}
+				continue
+			}
+			m, ok := q.Body.(*znode.Multi)
+			if !ok {
+				t.Errorf("%v flags %d: %+v", op, flags, q)
+				continue
+			}
+			got := m.Ops[0].(*znode.Create)
+			if got.Mode != *want || got.TTLMs != ttl || got.WantStat != (op != OpCreate || want.Kind == znode.Container) {
+				t.Errorf("%v flags %d: %+v, want %+v", op, flags, got, *want)
 			}
 		}
 	}
