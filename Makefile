@@ -12,9 +12,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X $(MODULE)/server.Version=$(VERSIO
 FUZZTIME ?= 20s
 SEEDS ?= 1000
 HANDOVERS ?= 10000
+OPS ?= 5000
 ARGS ?=
 
-.PHONY: help build run tools test check lint fuzz sim soak bench cover
+.PHONY: help build run tools test check lint fuzz sim soak differ bench cover
 
 help:
 	@echo 'Targets:'
@@ -91,6 +92,12 @@ soak:
 			grep -h 'largest overlap' bin/soak.log; \
 		done; \
 	done
+
+## differ  the ZooKeeper door and ZooKeeper side by side: SEEDS (200) random sequences of OPS (5000) requests
+differ: SEEDS = 200
+differ:
+	TENURE_SEEDS=$(SEEDS) TENURE_OPS=$(OPS) TENURE_REQUIRE_FOREIGN=1 \
+		go test -count 1 -v -timeout 4h -run '^TestDifferTenureFromZooKeeper$$' ./tests
 
 ## bench   Go benchmarks, then tenure bench against a server of its own (ARGS='--flag ...')
 bench: build

@@ -29,7 +29,7 @@ type Tester struct {
 // Mismatch is the error of a sequence on which the servers differ.
 type Mismatch struct {
 	Seed  uint64
-	Steps []Step // the shortest that was found
+	Steps []Step // the shortest that was found, or the last of those that differed only once
 	// At is the step at which they differ, What in what, Left and Right what they sent.
 	At          int
 	What        string
@@ -64,16 +64,16 @@ func (t *Tester) Run(ctx context.Context, seed uint64, requests int) error {
 		n, err := t.Play(ctx, less)
 		return err == nil && n != nil
 	}
+	short := steps
 	if first := steps[:min(m.At+1, len(steps))]; fails(first) {
-		steps = first
+		short = first
 	}
-	steps = shrink(steps, fails)
-	if shorter, err := t.Play(ctx, steps); err == nil && shorter != nil {
+	if shorter, err := t.Play(ctx, shrink(short, fails)); err == nil && shorter != nil {
 		shorter.Seed = seed
 		return shorter
 	}
 	m.What += " (only once)"
-	m.Steps = nil
+	m.Steps, m.At = steps[max(0, m.At-20):min(m.At+1, len(steps))], min(m.At, 20)
 	return m
 }
 
