@@ -178,7 +178,7 @@ func (g *generator) wellFormed() Request {
 
 // rare makes one that a connection sends once, or that ends it.
 func (g *generator) rare() Request {
-	switch g.weighted(10, 3, 2, 2) {
+	switch g.weighted(10, 3, 2, 2, 2) {
 	case 0:
 		// Every digest is an identity.
 		return Request{Op: wire.OpAuth, Scheme: "digest", Data: []byte(pick(g, credentials)), Xid: -4 * g.Int32N(2)}
@@ -187,6 +187,8 @@ func (g *generator) rare() Request {
 		return Request{Op: wire.OpAuth, Scheme: scheme, Data: g.data()}
 	case 2:
 		return Request{Op: wire.OpSASL, Data: pick(g, [][]byte{[]byte("token"), {}})}
+	case 3:
+		return Request{Op: wire.OpReconfig}
 	}
 	return Request{Op: pick(g, []wire.Op{10, 23, 50, 99, 108, 200, 999, -3, -12, 1 << 30})}
 }

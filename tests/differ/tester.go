@@ -30,8 +30,9 @@ type Tester struct {
 type Mismatch struct {
 	Seed  uint64
 	Steps []Step // the shortest that was found, or the last of those that differed only once
-	// At is the step at which they differ, What in what, Left and Right what they sent.
-	At          int
+	// Found is at which step of the whole sequence they differed, At at which of Steps; What
+	// is in what, Left and Right what they sent.
+	Found, At   int
 	What        string
 	Left, Right string
 }
@@ -39,7 +40,7 @@ type Mismatch struct {
 // Error tells the whole sequence.
 func (m *Mismatch) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s\n", m.Seed, m.What)
+	fmt.Fprintf(&b, "seed %d, step %d: %s\n", m.Seed, m.Found, m.What)
 	for i, s := range m.Steps {
 		mark := " "
 		if i == m.At {
@@ -59,7 +60,7 @@ func (t *Tester) Run(ctx context.Context, seed uint64, requests int) error {
 	if m == nil || err != nil {
 		return err
 	}
-	m.Seed = seed
+	m.Seed, m.Found = seed, m.At
 	fails := func(less []Step) bool {
 		n, err := t.Play(ctx, less)
 		return err == nil && n != nil
@@ -69,7 +70,7 @@ func (t *Tester) Run(ctx context.Context, seed uint64, requests int) error {
 		short = first
 	}
 	if shorter, err := t.Play(ctx, shrink(short, fails)); err == nil && shorter != nil {
-		shorter.Seed = seed
+		shorter.Seed, shorter.Found = seed, m.Found
 		return shorter
 	}
 	m.What += " (only once)"
