@@ -200,11 +200,13 @@ func (c *conn) resume(k *call) {
 	c.bind(k, l)
 }
 
-// heard is called when bytes came in: whatever it is, the client lives.
+// heard is called when bytes came in: whatever it is, the client lives. A session that is
+// over already ends its connection behind what it is still told, such as the answer to its
+// close.
 func (c *conn) heard() {
 	c.arrivedAt = c.srv.now()
 	l := c.live.Load()
-	if l != nil && !c.srv.sessions.touch(l.ID, c.arrivedAt) {
+	if l != nil && !c.srv.sessions.touch(l.ID, c.arrivedAt) && c.srv.sessions.get(l.ID) != nil {
 		c.close(closeReason{closeSessionOver, "session " + l.ID.String() + " is over"})
 	}
 }

@@ -125,3 +125,14 @@ func TestZooKeeperDoorKeepsEventsBehindALongReply(t *testing.T) {
 	c.mu.Unlock()
 	c.close(closeReason{})
 }
+
+// Goal: what a client sends behind closeSession does not take the answer to it away. Method:
+// the moment between a session's end and that answer, made by hand: bytes come in then.
+func TestZooKeeperDoorBytesBehindClose(t *testing.T) {
+	s := startServer(t, Config{})
+	r := openAs(t, s, zooKeeper, 30*time.Second)
+	s.sessions.closed(r.session.Session)
+	if reply := r.call(wire.Request{Op: wire.OpPing}); reply.Err != znode.OK {
+		t.Errorf("ping: %v", reply.Err)
+	}
+}
