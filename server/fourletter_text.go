@@ -24,7 +24,7 @@ func (s *Server) writeStats(b *bytes.Buffer) {
 }
 
 // writeConn writes one line of cons, or of stat.
-func writeConn(b *bytes.Buffer, r *connReport, now int64, brief bool) {
+func writeConn(b *bytes.Buffer, r *connReport, brief bool) {
 	fmt.Fprintf(b, " /%s[%d](queued=%d,recved=%d,sent=%d", r.remote, r.interest, r.queued, r.received, r.sent)
 	if !brief && r.session != 0 {
 		fmt.Fprintf(b, ",sid=%v,lop=%s,est=%d,to=%d,lcxid=0x%x,lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d",
@@ -38,7 +38,7 @@ func writeConn(b *bytes.Buffer, r *connReport, now int64, brief bool) {
 func (s *Server) writeConns(b *bytes.Buffer, brief bool) {
 	list, total := s.zkConns()
 	for i := range list {
-		writeConn(b, &list[i], s.now(), brief)
+		writeConn(b, &list[i], brief)
 	}
 	if total > len(list) {
 		fmt.Fprintf(b, " %d of %d connections are shown\n", len(list), total)

@@ -51,7 +51,7 @@ func (s *Server) zkRead() *zkReading {
 	}
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		r.maxFDs = int64(min(uint64(limit.Cur), math.MaxInt64))
+		r.maxFDs = int64(min(limit.Cur, math.MaxInt64))
 	}
 	return r
 }

@@ -333,7 +333,7 @@ func (p *player) receive(n int, s *client, noteReplies bool) error {
 			p.note(n, f)
 		}
 		if last(&f) {
-			if err := p.drain(s.c, n); err != nil && err != io.EOF {
+			if err := p.drain(s.c, n); err != nil {
 				return err
 			}
 			return p.ended(n, s)
@@ -355,6 +355,9 @@ func last(f *Frame) bool {
 func (p *player) drain(c *conn, n int) error {
 	for {
 		f, err := c.next()
+		if err == io.EOF {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (p *player) resume(step *Step, s *client) error {
 		return nil
 	}
 	// The server ends the connection that the session has left.
-	if err := p.drain(old, n); err != io.EOF {
+	if err := p.drain(old, n); err != nil {
 		return err
 	}
 	p.note(n, Frame{Kind: KindClosed})
