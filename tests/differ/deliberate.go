@@ -44,6 +44,10 @@ var Deliberate = []Difference{
 		What:   "A session keeps the timeout that was granted when it was opened; ZooKeeper grants another with every connection.",
 		Reason: "It is part of the replicated state, so that no restart shortens what was promised. Client libraries ask for the same again.",
 		adapt:  adaptResumeTimeout},
+	{ID: "acl-duplicates",
+		What:   "An access list holds nothing twice; ZooKeeper keeps an identity that stands there by itself and by an auth entry.",
+		Reason: "It permits the same.",
+		adapt:  adaptACLDuplicates},
 	{ID: "auth-order",
 		What:   "An auth entry of an access list becomes the identities in the order in which they were added; in ZooKeeper in any order.",
 		Reason: "All members must store the same.",
@@ -182,6 +186,28 @@ func adaptMultiFlags(p *pair) bool {
 		p.left.Reply = &reply
 	}
 	return bad
+}
+
+func adaptACLDuplicates(p *pair) bool {
+	l, _, ok := p.replies(wire.OpGetACL)
+	if !ok || l.Err != znode.OK {
+		return false
+	}
+	left := *l.Body.(*wire.ACLReply)
+	var once []znode.ACL
+	for _, e := range left.ACL {
+		if !slices.Contains(once, e) {
+			once = append(once, e)
+		}
+	}
+	if len(once) == len(left.ACL) {
+		return false
+	}
+	left.ACL = once
+	reply := *l
+	reply.Body = &left
+	p.left.Reply = &reply
+	return true
 }
 
 func adaptAuthOrder(p *pair) bool {

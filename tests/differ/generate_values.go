@@ -121,7 +121,7 @@ var entries = []znode.ACL{
 const valid = 16
 
 func (g *generator) acl() []znode.ACL {
-	switch g.weighted(70, 25, 1, 1, 3) {
+	switch g.weighted(70, 20, 1, 1, 3, 5) {
 	case 0:
 		return znode.OpenACL
 	case 1:
@@ -134,6 +134,8 @@ func (g *generator) acl() []znode.ACL {
 		return nil
 	case 3:
 		return []znode.ACL{}
+	case 5: // one's own, which others may only read, perhaps
+		return append([]znode.ACL{entries[6+g.IntN(4)]}, entries[1:1+g.IntN(2)]...)
 	}
 	list := []znode.ACL{pick(g, entries)}
 	if g.one(2) {
