@@ -189,43 +189,45 @@ func adaptMultiFlags(p *pair) bool {
 }
 
 func adaptACLDuplicates(p *pair) bool {
-	l, _, ok := p.replies(wire.OpGetACL)
-	if !ok || l.Err != znode.OK {
-		return false
-	}
-	left := *l.Body.(*wire.ACLReply)
-	var once []znode.ACL
-	for _, e := range left.ACL {
-		if !slices.Contains(once, e) {
-			once = append(once, e)
+	l, r := p.lists()
+	return len(l) != len(r) && p.adaptLists(func(acl []znode.ACL) []znode.ACL {
+		var once []znode.ACL
+		for _, e := range acl {
+			if !slices.Contains(once, e) {
+				once = append(once, e)
+			}
 		}
-	}
-	if len(once) == len(left.ACL) {
-		return false
-	}
-	left.ACL = once
-	reply := *l
-	reply.Body = &left
-	p.left.Reply = &reply
-	return true
+		return once
+	})
 }
 
 func adaptAuthOrder(p *pair) bool {
-	l, r, ok := p.replies(wire.OpGetACL)
-	if !ok || l.Err != znode.OK || r.Err != znode.OK {
-		return false
+	l, r := p.lists()
+	return !slices.Equal(l, r) && p.adaptLists(func(acl []znode.ACL) []znode.ACL {
+		sorted := slices.Clone(acl)
+		sortDigests(sorted)
+		return sorted
+	})
+}
+
+// lists returns the access lists of two replies to a getACL, nil if that is not what they
+// are.
+func (p *pair) lists() (l, r []znode.ACL) {
+	lr, rr, ok := p.replies(wire.OpGetACL)
+	if !ok || lr.Err != znode.OK || rr.Err != znode.OK {
+		return nil, nil
 	}
-	left, right := *l.Body.(*wire.ACLReply), *r.Body.(*wire.ACLReply)
-	if slices.Equal(left.ACL, right.ACL) {
-		return false
+	return lr.Body.(*wire.ACLReply).ACL, rr.Body.(*wire.ACLReply).ACL
+}
+
+// adaptLists changes both lists.
+func (p *pair) adaptLists(change func([]znode.ACL) []znode.ACL) bool {
+	for _, f := range []*Frame{p.left, p.right} {
+		reply, body := *f.Reply, *f.Reply.Body.(*wire.ACLReply)
+		body.ACL = change(body.ACL)
+		reply.Body = &body
+		f.Reply = &reply
 	}
-	for _, b := range []*wire.ACLReply{&left, &right} {
-		b.ACL = slices.Clone(b.ACL)
-		sortDigests(b.ACL)
-	}
-	lr, rr := *l, *r
-	lr.Body, rr.Body = &left, &right
-	p.left.Reply, p.right.Reply = &lr, &rr
 	return true
 }
 
