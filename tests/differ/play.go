@@ -104,9 +104,9 @@ func play(ctx context.Context, address, root string, steps []Step) (*Transcript,
 		err = p.fenceAll()
 	}
 	if err != nil {
-		return &p.out, fmt.Errorf("step %d (%v) on %s: %w", p.step, steps[p.step], address, err)
+		err = fmt.Errorf("step %d on %s: %w", p.step, address, err)
 	}
-	return &p.out, nil
+	return &p.out, err
 }
 
 // begin opens the observer's session and makes the root.
