@@ -101,9 +101,11 @@ func (r *Replica) write(msgs []*raftpb.Message, settle bool) error {
 	}
 	if w.synced {
 		r.stats.syncs.Add(1)
+		took := int64(time.Since(start))
+		r.syncNs.Add((took - r.syncNs.Load()) / 8)
 		r.stats.logBytes.Add(int64(w.bytes))
 		if f := r.o.Observe.Sync; f != nil {
-			f(time.Since(start), w.bytes)
+			f(time.Duration(took), w.bytes)
 		}
 	} else if settle {
 		return r.log.settle()

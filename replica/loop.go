@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -14,6 +15,17 @@ const (
 	// appendsMax bounds the entries sealed and not yet on disk: one that is being
 	// synced and one that is ready when the sync is over.
 	appendsMax = 2
+	// pipelineMin is from how many proposals on an entry is built before the one before it
+	// is on disk.
+	pipelineMin = 256
+	// gatherMin is how many proposals an entry had if gather waits before the next, gatherPart
+	// which part of a sync it waits at most, gatherMax in any case, and gatherSpinsMax where
+	// the clock stands still.
+	gatherMin       = 4
+	gatherPart      = 4
+	gatherMax       = 300 * time.Microsecond
+	gatherSpinsMax  = 10_000
+	gatherMissesMax = 8
 	// inlineBytesMax is up to how much the loop writes or applies by itself.
 	inlineBytesMax = 4 << 10
 	// retryKept bounds the memory that is kept for building the next entry.
@@ -36,6 +48,9 @@ type loop struct {
 	e        effects
 	entries  []Entry // for applying inline
 
+	answered     int // proposals in the last entry
+	gatherMisses int // how often in a row gather waited for nobody
+	gatherSkips  int // how many entries it does not wait for
 	appending    int // jobs at the append goroutine
 	entryJobs    int // those of them with entries
 	applying     int // jobs at the apply goroutine
@@ -91,6 +106,7 @@ func (l *loop) serve() (err error) {
 			return err
 		}
 		l.work.reset()
+		l.gather()
 		l.r.in.take(&l.work, l.room(), l.r.o.MaxEntryBytes)
 		if l.work.failed || l.work.closed && l.work.empty() && l.idle() {
 			return nil
@@ -114,12 +130,43 @@ func (l *loop) serve() (err error) {
 	}
 }
 
+// gather waits a moment for proposals that are likely to come. Clients that wait for each
+// answer all send again right behind the sync that answered them, but not in one instant:
+// an entry for the first of them alone would cost the others a sync of their own. It
+// waits until as many as before are nearly back, at most a part of what that sync takes.
+// Where nobody comes back it gives up for ever more entries. It yields instead of
+// sleeping, since timers are coarser than what there is to gain.
+func (l *loop) gather() {
+	n := l.r.in.waiting()
+	if l.appending > 0 || n == 0 || l.answered < gatherMin || 2*n >= l.answered {
+		return
+	}
+	if l.gatherSkips > 0 {
+		l.gatherSkips--
+		return
+	}
+	limit := min(time.Duration(l.r.syncNs.Load())/gatherPart, gatherMax)
+	start := time.Now()
+	for spins := 0; spins < gatherSpinsMax && 4*n < 3*l.answered && time.Since(start) < limit; spins++ {
+		runtime.Gosched()
+		n = l.r.in.waiting()
+	}
+	if 2*n >= l.answered {
+		l.gatherMisses = 0
+		return
+	}
+	l.gatherMisses = min(l.gatherMisses+1, gatherMissesMax)
+	l.gatherSkips = 1<<l.gatherMisses - 1
+}
+
 // room returns how many proposals may go into an entry now. Of a member that lost the
 // lead everything is taken, to be dropped.
 func (l *loop) room() int {
 	switch {
 	case !l.core.isLeader() && !l.core.sole():
 		return 1 << 62
+	case l.entryJobs > 0 && l.r.in.waiting() < pipelineMin:
+		return 0 // more come while the one before it is synced, and building it is quick
 	case !l.core.isLeader() || l.retryCount > 0 || l.entryJobs >= appendsMax || l.unapplied >= l.r.o.MaxWaitingBytes:
 		return 0
 	}
@@ -198,6 +245,7 @@ func (l *loop) seal(n int) {
 		l.r.stats.dropped.Add(int64(n))
 		return
 	}
+	l.answered = n
 	l.retry = l.r.o.Seal(l.retry[:0], l.work.proposals)
 	l.retryCount = n
 }

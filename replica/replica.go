@@ -37,7 +37,10 @@ type Replica struct {
 	open atomic.Bool
 	// leads is whether Propose is of use.
 	leads atomic.Bool
-	stats counters
+	// syncNs is what a sync of the log takes, a running mean in nanoseconds. Written by whoever
+	// has the append role.
+	syncNs atomic.Int64
+	stats  counters
 
 	fail struct {
 		sync.Mutex
