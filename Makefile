@@ -40,7 +40,7 @@ tools:
 ## test    all tests: with the race detector, then those that drive real processes
 test: build tools
 	go test -race -timeout 20m $$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))")
-	go test -timeout 20m $(PLAIN)
+	go test -timeout 20m -parallel 8 $(PLAIN) # most of them wait most of the time
 
 ## check   lint and the quick tests: what to run before a commit
 check: lint

@@ -84,6 +84,7 @@ func (b *tenure) hasSession(t testing.TB, id int64) bool {
 // Goal: recipes keep their promises on Tenure's own ZooKeeper door. Method: the
 // conformance suite, with sessions of 1.6 s, and the server restarted in it.
 func TestConformanceTenure(t *testing.T) {
+	t.Parallel()
 	b := startTenure(t)
 	recipestest.Conformance(t, recipestest.Harness{
 		Name: "tenure's ZooKeeper door", Timeout: timeout, Open: b.open, Restart: b.restart,
