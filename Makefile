@@ -15,7 +15,7 @@ HANDOVERS ?= 10000
 OPS ?= 5000
 ARGS ?=
 
-.PHONY: help build run tools test check lint fuzz sim soak differ bench cover
+.PHONY: help build run tools test test-race test-plain check lint fuzz sim soak differ bench cover
 
 help:
 	@echo 'Targets:'
@@ -37,10 +37,15 @@ PLAIN := $(MODULE)/tests $(MODULE)/recipes/zk
 tools:
 	scripts/tools
 
-## test    all tests: with the race detector, then those that drive real processes
+## test    all tests: with the race detector, and beside them those that drive real processes
 test: build tools
+	$(MAKE) --no-print-directory -j 2 -O test-race test-plain
+
+test-race:
 	go test -race -timeout 20m $$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))")
-	go test -timeout 20m -parallel 8 $(PLAIN) # most of them wait most of the time
+
+test-plain: # most of them wait most of the time
+	go test -timeout 20m -parallel 8 $(PLAIN)
 
 ## check   lint and the quick tests: what to run before a commit
 check: lint

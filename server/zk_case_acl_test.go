@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"slices"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -99,6 +100,9 @@ func dialGozk(t *testing.T, s *Server) *gozk {
 	return g
 }
 
+// lost are the errors of a request whose connection went: it may be asked again.
+var lost = []error{zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrNoServer}
+
 // gets asks n times for path at once, until there was an answer.
 func (g *gozk) gets(t *testing.T, what, path string, n int) {
 	t.Helper()
@@ -108,7 +112,7 @@ func (g *gozk) gets(t *testing.T, what, path string, n int) {
 			switch {
 			case err == nil:
 				return
-			case !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionExpired):
+			case !slices.ContainsFunc(lost, func(one error) bool { return errors.Is(err, one) }):
 				t.Errorf("%s: %v", what, err)
 				return
 			case time.Now().After(deadline):
