@@ -238,6 +238,10 @@ func (c *Client) checkSize(cl *call) error {
 	if cl.write {
 		req.Seq, req.Acked = 1, 1
 	}
+	if size, limit := wire.LargestData(cl.req.Body), wire.DataMax(int64(c.o.RequestBytesMax)); size > limit {
+		return cl.error(fmt.Errorf("%w: %d bytes of data are over the limit of %d: read back they must fit into a message of %d",
+			ErrTooLarge, size, limit, c.o.RequestBytesMax))
+	}
 	cl.size = len(codec.AppendRequest(nil, &req))
 	if cl.size <= c.o.RequestBytesMax {
 		return nil

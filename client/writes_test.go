@@ -122,14 +122,19 @@ func TestC069RequestSize(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, f *fakeEnsemble) {
 		c := f.client(t, nil)
 		mustCreate(t, c, "/a", znode.Persistent)
-		full := len(codec.AppendRequest(nil, &wire.Request{Op: wire.OpSetData, Seq: 1, Body: &znode.SetData{Path: "/a"}}))
-		most := requestBytesMaxDefault - full
+		most := int(wire.DataMax(requestBytesMaxDefault))
 		if _, err := c.Set(t.Context(), "/a", make([]byte, most), -1); err != nil {
 			t.Fatalf("a request of the limit: %v", err)
 		}
 		_, err := c.Set(t.Context(), "/a", make([]byte, most+1), -1)
-		if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "1048576 bytes are over the limit of 1048575") {
+		if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "1048488 bytes of data are over the limit of 1048487") {
 			t.Fatalf("a byte more: %v", err)
+		}
+		long := "/" + strings.Repeat("n", 200)
+		full := len(codec.AppendRequest(nil, &wire.Request{Op: wire.OpSetData, Seq: 1, Body: &znode.SetData{Path: long}}))
+		_, err = c.Set(t.Context(), long, make([]byte, requestBytesMaxDefault-full+1), -1)
+		if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "1048576 bytes are over the limit of 1048575") {
+			t.Fatalf("a message of a byte more: %v", err)
 		}
 		data, _, err := c.Get(t.Context(), "/a", ReadOptions{})
 		if err != nil || len(data) != most {

@@ -36,7 +36,7 @@ func TestC069WriteAndReadLimitsAgree(t *testing.T) {
 func dataLimit(t *testing.T, s *Server, r *rawClient) {
 	t.Helper()
 	for _, over := range []int{0, 1} {
-		data := bytes.Repeat([]byte("x"), s.cfg.dataMax()+over)
+		data := bytes.Repeat([]byte("x"), int(wire.DataMax(s.cfg.MaxMessageBytes))+over)
 		create := &znode.Create{Path: "/d/c", Data: data, ACL: znode.OpenACL}
 		set := &znode.SetData{Path: "/d", Data: data, Version: -1}
 		for _, op := range []znode.Op{create, &znode.Delete{Path: "/d/c", Version: -1}, set, &znode.Multi{Ops: []znode.Op{set}}, &znode.Multi{Ops: []znode.Op{create}}} {
@@ -275,7 +275,7 @@ func TestMultiReadIsBounded(t *testing.T) {
 	const limit, reads, allocated = 64 << 10, 1000, 10 << 20
 	s := startServer(t, Config{MaxMessageBytes: limit, ZKMaxReplyBytes: 2 * limit})
 	r := openRaw(t, s)
-	r.must("/d", strings.Repeat("x", s.cfg.dataMax()), persistent)
+	r.must("/d", strings.Repeat("x", int(wire.DataMax(s.cfg.MaxMessageBytes))), persistent)
 	fill(t, r, "/d", 300, persistent, func(i int) string { return fmt.Sprintf("%040d", i) })
 	for _, protocol := range everyDoor {
 		for _, op := range []wire.Op{wire.OpGetData, wire.OpGetChildren} {
