@@ -67,7 +67,7 @@ fuzz:
 	| awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' \
 	| while read -r package target; do \
 		echo "== $$target in $$package"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$package" </dev/null; \
 	done
 
 ## sim     random and crash tests with SEEDS seeds (1000)
