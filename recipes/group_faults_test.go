@@ -156,7 +156,8 @@ func TestGroupCyclesLeaveNothing(t *testing.T) {
 			cancel()
 		}
 		settle(time.Minute)
-		if n, w := runtime.NumGoroutine(), f.Watches(); n > goroutines || w != watches {
+		// What the runtime itself starts is counted as well; what the cycles leave would be thousands.
+		if n, w := runtime.NumGoroutine(), f.Watches(); n > goroutines+10 || w != watches {
 			t.Errorf("%d goroutines and %d watches, before %d and %d", n, w, goroutines, watches)
 		}
 		if nodes := f.Nodes(groupPath + "/"); len(nodes) != 1 {

@@ -44,8 +44,9 @@ that refuses tokens lower than the highest it has seen.`
 type process struct {
 	cmd     *exec.Cmd
 	several bool
-	ended   chan struct{} // closed when it was waited for and its group was killed
-	err     error         // what Wait said; read it when ended is closed
+	signals chan os.Signal // that this process gets while it runs; attend answers them
+	ended   chan struct{}  // closed when it was waited for and its group was killed
+	err     error          // what Wait said; read it when ended is closed
 
 	mu   sync.Mutex
 	gone bool // its pid may be another's by now
@@ -76,10 +77,13 @@ func (a *app) startProcess(r processRun) (*process, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.stdin, a.stdout, a.stderr
 	cmd.WaitDelay = killDelay
 	cmd.SysProcAttr = processAttributes()
-	c := &process{cmd: cmd, several: r.several, ended: make(chan struct{})}
+	c := &process{cmd: cmd, several: r.several, ended: make(chan struct{}), signals: make(chan os.Signal, 8)}
+	// Before it runs: whoever sees it run may signal, and no signal must go uncounted.
+	signal.Notify(c.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGTSTP, syscall.SIGCONT)
 	started := make(chan error, 1)
 	go c.run(started)
 	if err := <-started; err != nil {
+		signal.Stop(c.signals)
 		return nil, &usageError{err.Error()}
 	}
 	return c, nil
@@ -161,9 +165,7 @@ type attendance struct {
 // the reason, and has told stopping before.
 func (c *process) attend(ctx context.Context, t *recipes.Tenure, stopping func(why error)) error {
 	a := attendance{process: c, tenure: t, stopping: stopping}
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGTSTP, syscall.SIGCONT)
-	defer signal.Stop(signals)
+	defer signal.Stop(c.signals)
 	tick := time.NewTicker(watchdogPeriod)
 	defer tick.Stop()
 	var ending, over <-chan struct{}
@@ -191,7 +193,7 @@ func (c *process) attend(ctx context.Context, t *recipes.Tenure, stopping func(w
 			a.killIfOver()
 		case <-tick.C:
 			a.killIfOver()
-		case sig := <-signals:
+		case sig := <-c.signals:
 			a.answer(sig)
 		}
 	}
