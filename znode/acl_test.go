@@ -148,7 +148,7 @@ func TestParseACL(t *testing.T) {
 			t.Errorf("%s: %v, %v", s, znode.FormatACL(list), err)
 		}
 	}
-	for _, s := range []string{"", "world", "world:anyone", "world:anyone:x", "world:anyone:r,", ":anyone", "a:b:r,c"} {
+	for _, s := range []string{"", "world", "world:anyone", "world:anyone:x", "world:anyone:r,", ":anyone", " ::", "a:b:r,c"} {
 		list, err := znode.ParseACL(s)
 		if !errors.Is(err, znode.InvalidACL) {
 			t.Errorf("%q: %v, %v", s, list, err)

@@ -26,7 +26,7 @@ func ParseACL(s string) ([]ACL, error) {
 			entry += ","
 			continue
 		}
-		if first <= 0 {
+		if first < 0 || strings.TrimSpace(entry[:first]) == "" {
 			return nil, malformedEntry(entry)
 		}
 		perms, err := parsePerms(entry[last+1:])
