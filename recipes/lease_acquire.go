@@ -61,6 +61,10 @@ func (l *Lease) TryAcquire(ctx context.Context) (*Tenure, bool, error) {
 	c := &challenger{lease: l, nonce: newGUID()}
 	var t *Tenure
 	err := insist(ctx, nil, func() (err error) {
+		// There is no second look for who is answered by a member that lags.
+		if err := l.store.Sync(ctx, l.path); err != nil {
+			return err
+		}
 		t, _, err = c.step(ctx)
 		return err
 	})

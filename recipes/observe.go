@@ -30,13 +30,21 @@ type View struct {
 	Fresh bool
 }
 
-// View reads the election once.
+// View returns the election as it is now, which is not older than anything committed before
+// the call.
 func (e *Election) View(ctx context.Context) (View, error) {
 	o := &observer{line: e.line}
-	v, err := o.read(ctx)
-	if errors.Is(err, znode.NoNode) {
-		return View{Fresh: true}, nil
-	}
+	var v View
+	err := retryRead(ctx, func() (err error) {
+		if err := e.line.store.Sync(ctx, e.line.path); err != nil {
+			return err
+		}
+		v, err = o.read(ctx)
+		if errors.Is(err, znode.NoNode) {
+			v, err = View{Fresh: true}, nil
+		}
+		return err
+	})
 	return v, err
 }
 

@@ -15,24 +15,6 @@ import (
 
 const queuePath = "/app/queue"
 
-func putItem(t *testing.T, q *recipes.Queue, body string, o ...recipes.PutOption) {
-	t.Helper()
-	if _, err := q.Put(t.Context(), []byte(body), o...); err != nil {
-		t.Fatalf("put %s: %v", body, err)
-	}
-}
-
-func takeItem(t *testing.T, q *recipes.Queue) *recipes.Item {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	item, err := q.Take(ctx)
-	if err != nil {
-		t.Fatalf("take: %v", err)
-	}
-	return item
-}
-
 // nothingToTake fails if there is an item that may be given out within d.
 func nothingToTake(t *testing.T, q *recipes.Queue, d time.Duration) {
 	t.Helper()
@@ -40,13 +22,6 @@ func nothingToTake(t *testing.T, q *recipes.Queue, d time.Duration) {
 	defer cancel()
 	if item, err := q.Take(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("took %+v, %v", item, err)
-	}
-}
-
-func ackItem(t *testing.T, item *recipes.Item) {
-	t.Helper()
-	if err := item.Ack(t.Context()); err != nil {
-		t.Fatalf("ack %s: %v", item.Body, err)
 	}
 }
 
@@ -65,22 +40,22 @@ func TestQueueOrderAmongForeignNodes(t *testing.T) {
 		s := f.Open(t).Store
 		q := newQueue(t, s, recipes.QueueOptions{})
 		start := time.Now()
-		putItem(t, q, "later", recipes.Priority(0), recipes.NotBefore(start.Add(time.Minute)))
-		putItem(t, q, "a")
-		putItem(t, q, "b")
-		putItem(t, q, "last", recipes.Priority(65535))
-		putItem(t, q, "first", recipes.Priority(0))
+		put(t, q, "later", recipes.Priority(0), recipes.NotBefore(start.Add(time.Minute)))
+		put(t, q, "a")
+		put(t, q, "b")
+		put(t, q, "last", recipes.Priority(65535))
+		put(t, q, "first", recipes.Priority(0))
 		for _, name := range []string{"x", "p00000-0123456789abcdef0123456789abcdef-0000000001", "p00000-short-0000000001"} {
 			if _, err := s.Create(t.Context(), queuePath+"/items/"+name, []byte("foreign"), recipes.CreateSpec{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, want := range []string{"first", "a", "b", "last", "later"} {
-			item := takeItem(t, q)
+			item := take(t, q)
 			if string(item.Body) != want || item.Attempt != 1 {
 				t.Errorf("took %q, attempt %d, want %q", item.Body, item.Attempt, want)
 			}
-			ackItem(t, item)
+			ack(t, item)
 		}
 		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
 			t.Errorf("the one that was not due came after %v", took)
@@ -100,20 +75,20 @@ func TestQueueID(t *testing.T) {
 				t.Errorf("put: %q, %v", id, err)
 			}
 		}
-		item := takeItem(t, q)
-		putItem(t, q, "three", recipes.ID("same/id ü"))
+		item := take(t, q)
+		put(t, q, "three", recipes.ID("same/id ü"))
 		nothingToTake(t, q, time.Second)
 		if item.ID != "same/id ü" || string(item.Body) != "one" {
 			t.Errorf("took %q with id %q", item.Body, item.ID)
 		}
-		ackItem(t, item)
+		ack(t, item)
 		wantNodes(t, f, "ids", 0)
-		putItem(t, q, "four", recipes.ID("same/id ü"))
-		item = takeItem(t, q)
+		put(t, q, "four", recipes.ID("same/id ü"))
+		item = take(t, q)
 		if err := s.Delete(t.Context(), f.Nodes(queuePath + "/ids/")[0], recipes.Always()); err != nil {
 			t.Fatal(err)
 		}
-		ackItem(t, item)
+		ack(t, item)
 		for _, dir := range []string{"items", "ids", "claims"} {
 			wantNodes(t, f, dir, 0)
 		}
@@ -128,13 +103,13 @@ func TestQueueBuriesWhatKills(t *testing.T) {
 		p, s := f.Open(t), f.Open(t).Store
 		o := recipes.QueueOptions{Redeliver: 2}
 		q := newQueue(t, s, o)
-		putItem(t, q, "poison", recipes.ID("p"))
+		put(t, q, "poison", recipes.ID("p"))
 		if err := s.Delete(t.Context(), queuePath+"/dead", recipes.Always()); err != nil {
 			t.Fatal(err)
 		}
-		dies := takeItem(t, newQueue(t, p.Store, o))
+		dies := take(t, newQueue(t, p.Store, o))
 		p.Expire(t)
-		if again := takeItem(t, q); again.ID != dies.ID || again.Attempt != 2 {
+		if again := take(t, q); again.ID != dies.ID || again.Attempt != 2 {
 			t.Errorf("took %q, attempt %d", again.ID, again.Attempt)
 		} else if err := again.Nack(t.Context(), 0); err != nil {
 			t.Error(err)
@@ -160,8 +135,8 @@ func TestP10QueuePutOnce(t *testing.T) {
 		flavours(t, func(t *testing.T, f *recipestest.Fake) {
 			p := f.Open(t)
 			q, consumer := newQueue(t, p.Store, recipes.QueueOptions{}), newQueue(t, f.Open(t).Store, recipes.QueueOptions{})
-			putItem(t, q, "before")
-			ackItem(t, takeItem(t, consumer))
+			put(t, q, "before")
+			ack(t, take(t, consumer))
 			var got []string
 			go func() {
 				for item, err := range consumer.Items(t.Context()) {
@@ -211,8 +186,8 @@ func TestQueuePutUncertain(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
 		p, s := f.Open(t), f.Open(t).Store
 		q, consumer := newQueue(t, p.Store, recipes.QueueOptions{}), newQueue(t, s, recipes.QueueOptions{})
-		putItem(t, q, "before")
-		ackItem(t, takeItem(t, consumer))
+		put(t, q, "before")
+		ack(t, take(t, consumer))
 		for _, consumed := range []bool{false, true} {
 			_, release := p.Hold(recipestest.Multi)
 			done := make(chan error)
@@ -222,7 +197,7 @@ func TestQueuePutUncertain(t *testing.T) {
 			}()
 			settle(time.Second)
 			if consumed {
-				ackItem(t, takeItem(t, consumer))
+				ack(t, take(t, consumer))
 			}
 			p.Expire(t)
 			release()
@@ -230,7 +205,7 @@ func TestQueuePutUncertain(t *testing.T) {
 				t.Errorf("put over an expiry, consumed %v: %v", consumed, err)
 			}
 			if !consumed {
-				ackItem(t, takeItem(t, consumer))
+				ack(t, take(t, consumer))
 			}
 		}
 		p.Partition()
@@ -252,8 +227,8 @@ func TestQueueAckUncertain(t *testing.T) {
 		p, s := f.Open(t), f.Open(t).Store
 		q := newQueue(t, p.Store, recipes.QueueOptions{})
 		for i, arm := range []func(recipestest.OpKind) <-chan struct{}{p.CutAfterCommit, p.CutBeforeSend} {
-			putItem(t, q, "x")
-			item := takeItem(t, q)
+			put(t, q, "x")
+			item := take(t, q)
 			arm(recipestest.Multi)
 			effect := fmt.Sprint("/effect", i)
 			if err := item.Ack(t.Context(), recipes.OpCreate(effect, nil, recipes.CreateSpec{})); err != nil {
@@ -264,8 +239,8 @@ func TestQueueAckUncertain(t *testing.T) {
 			}
 			wantNodes(t, f, "items", 0)
 		}
-		putItem(t, q, "x")
-		item := takeItem(t, q)
+		put(t, q, "x")
+		item := take(t, q)
 		cut := p.CutBeforeSend(recipestest.Multi)
 		done := make(chan error)
 		go func() { done <- item.Ack(t.Context(), recipes.OpCreate("/never", nil, recipes.CreateSpec{})) }()
@@ -278,7 +253,7 @@ func TestQueueAckUncertain(t *testing.T) {
 		if err := <-done; !errors.Is(err, recipes.ErrLost) || len(f.Nodes("/never")) != 0 {
 			t.Errorf("ack after the claim was removed: %v, effects %v", err, f.Nodes("/never"))
 		}
-		if again := takeItem(t, q); again.Attempt != 2 {
+		if again := take(t, q); again.Attempt != 2 {
 			t.Errorf("attempt %d", again.Attempt)
 		}
 	})
@@ -291,15 +266,15 @@ func TestQueueHoldsOff(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
 		s := f.Open(t).Store
 		q := newQueue(t, s, recipes.QueueOptions{})
-		putItem(t, q, "x")
+		put(t, q, "x")
 		for range 2 {
 			p := f.Open(t)
-			old := takeItem(t, newQueue(t, p.Store, recipes.QueueOptions{}))
+			old := take(t, newQueue(t, p.Store, recipes.QueueOptions{}))
 			// q sees the item unclaimed, as a ghost's, before another takes it.
 			claim := f.Nodes(queuePath + "/claims/")[0]
 			sess := p.Store.Session()
 			p.Partition()
-			item := takeItem(t, q)
+			item := take(t, q)
 			if old.Check() == nil || len(f.Nodes(claim)) != 1 {
 				t.Error("two believe in the item")
 			}
@@ -322,23 +297,23 @@ func TestQueueHoldOffIsOfTheLastClaim(t *testing.T) {
 	flavours(t, func(t *testing.T, f *recipestest.Fake) {
 		first, second, s := f.Open(t), f.Open(t), f.Open(t).Store
 		q := newQueue(t, s, recipes.QueueOptions{})
-		putItem(t, q, "x")
+		put(t, q, "x")
 		remove := func() {
 			t.Helper()
 			if err := s.Delete(t.Context(), f.Nodes(queuePath + "/claims/")[0], recipes.Always()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		takeItem(t, newQueue(t, first.Store, recipes.QueueOptions{}))
+		take(t, newQueue(t, first.Store, recipes.QueueOptions{}))
 		first.Partition()
 		remove()
 		nothingToTake(t, q, time.Second) // it is noted as a ghost's
 		hasty := recipes.QueueOptions{Options: recipes.Options{Timing: recipes.Timing{HoldOff: recipes.HoldOffNone()}}}
-		old := takeItem(t, newQueue(t, second.Store, hasty))
+		old := take(t, newQueue(t, second.Store, hasty))
 		second.Partition()
 		settle(time.Second)
 		remove()
-		item := takeItem(t, q)
+		item := take(t, q)
 		if old.Check() == nil {
 			t.Errorf("two believe in the item: %d and %d", old.Token(), item.Token())
 		}
@@ -359,16 +334,16 @@ func TestQueueItems(t *testing.T) {
 			var last error
 			for item, err := range q.Items(t.Context()) {
 				if last = err; err == nil {
-					ackItem(t, item)
+					ack(t, item)
 					seen <- string(item.Body)
 				}
 			}
 			ended <- last
 		}()
-		putItem(t, producer, "one")
+		put(t, producer, "one")
 		<-seen
 		p.Expire(t)
-		putItem(t, producer, "two")
+		put(t, producer, "two")
 		if body := <-seen; body != "two" {
 			t.Errorf("after an expiry: %q", body)
 		}
@@ -401,7 +376,7 @@ func TestQueueClaimUncertain(t *testing.T) {
 		p := f.Open(t)
 		q, producer := newQueue(t, p.Store, recipes.QueueOptions{}), newQueue(t, f.Open(t).Store, recipes.QueueOptions{})
 		for i := range 10 {
-			putItem(t, producer, fmt.Sprint(i))
+			put(t, producer, fmt.Sprint(i))
 		}
 		for i := range 10 {
 			if i%2 == 0 {
@@ -409,11 +384,11 @@ func TestQueueClaimUncertain(t *testing.T) {
 			} else {
 				p.CutBeforeSend(recipestest.Multi)
 			}
-			item := takeItem(t, q)
+			item := take(t, q)
 			if string(item.Body) != fmt.Sprint(i) || item.Attempt != 1 || item.Confirm(t.Context()) != nil {
 				t.Errorf("took %q, attempt %d, as item %d", item.Body, item.Attempt, i)
 			}
-			ackItem(t, item)
+			ack(t, item)
 		}
 		wantNodes(t, f, "claims", 0)
 	})

@@ -104,12 +104,9 @@ func (p *put) once(ctx context.Context) error {
 // ops is the transaction that puts the item.
 func (p *put) ops(ctx context.Context) ([]Op, error) {
 	q := p.q
-	_, stat, err := q.store.Get(ctx, q.items)
+	stat, err := q.room(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if limit := q.maxItems(); int(stat.NumChildren) >= limit {
-		return nil, fmt.Errorf("%w: %d items of %d", ErrQueueFull, stat.NumChildren, limit)
 	}
 	ops := []Op{OpCreate(p.receipt, []byte(p.guid), CreateSpec{Kind: znode.Ephemeral})}
 	if p.made {
@@ -123,6 +120,24 @@ func (p *put) ops(ctx context.Context) ([]Op, error) {
 		ops = append(ops, OpSet(q.items, nil, IfVersion(stat.Version)))
 	}
 	return append(ops, OpCreate(p.path, p.data, CreateSpec{Sequential: true})), nil
+}
+
+// room returns the Stat of the items' directory if one more may be put there. That the queue
+// is full is said of a state that is not older than the call: a member that lags is asked again.
+func (q *Queue) room(ctx context.Context) (znode.Stat, error) {
+	limit := q.maxItems()
+	for synced := false; ; synced = true {
+		_, stat, err := q.store.Get(ctx, q.items)
+		switch {
+		case err != nil || int(stat.NumChildren) < limit:
+			return stat, err
+		case synced:
+			return stat, fmt.Errorf("%w: %d items of %d", ErrQueueFull, stat.NumChildren, limit)
+		}
+		if err := q.store.Sync(ctx, q.items); err != nil {
+			return stat, err
+		}
+	}
 }
 
 // judge says what is to be made of the outcome of a try.

@@ -18,7 +18,7 @@ import (
 
 func newQueue(t *testing.T, s recipes.Store, o recipes.QueueOptions) *recipes.Queue {
 	t.Helper()
-	q, err := recipes.NewQueue(s, "/app/queue", o)
+	q, err := recipes.NewQueue(s, queuePath, o)
 	if err != nil {
 		t.Fatal(err)
 	}

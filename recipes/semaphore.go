@@ -112,18 +112,27 @@ func (l *line) parseSlots(data []byte) (int, error) {
 
 // Free returns how many slots nobody has or waits for, as of a moment during the call.
 func (s *Semaphore) Free(ctx context.Context) (int, error) {
-	l := s.line
-	data, _, err := l.store.Get(ctx, l.limitPath())
-	if err != nil && !errors.Is(err, znode.NoNode) {
-		return 0, err
-	}
-	slots, err := l.parseSlots(data)
+	l, slots, taken := s.line, 0, 0
+	err := retryRead(ctx, func() error {
+		if err := l.store.Sync(ctx, l.path); err != nil {
+			return err
+		}
+		data, _, err := l.store.Get(ctx, l.limitPath())
+		if err != nil && !errors.Is(err, znode.NoNode) {
+			return err
+		}
+		if slots, err = l.parseSlots(data); err != nil {
+			return err
+		}
+		names, _, err := l.store.Children(ctx, l.path)
+		if errors.Is(err, znode.NoNode) {
+			err = nil
+		}
+		taken = weigh(parseLine(names))
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
-	names, _, err := l.store.Children(ctx, l.path)
-	if err != nil && !errors.Is(err, znode.NoNode) {
-		return 0, err
-	}
-	return max(0, slots-weigh(parseLine(names))), nil
+	return max(0, slots-taken), nil
 }

@@ -139,20 +139,25 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// children returns the names in a directory, none if there is no directory.
+// children returns the names in a directory as it is now, none if there is no directory. It
+// goes on in the next session if one ends.
 func children(t *testing.T, ctx context.Context, s recipes.Store, path string) []string {
 	t.Helper()
 	for {
-		names, _, err := s.Children(ctx, path)
+		var names []string
+		err := s.Sync(ctx, path) // others have written, perhaps through other members
+		if err == nil {
+			names, _, err = s.Children(ctx, path)
+		}
 		switch {
 		case err == nil:
 			return names
-		case ctx.Err() != nil || !errors.Is(err, recipes.ErrUnavailable):
-			if errors.Is(err, znode.NoNode) {
-				return nil
-			}
+		case errors.Is(err, znode.NoNode):
+			return nil
+		case ctx.Err() != nil || !errors.Is(err, recipes.ErrUnavailable) && !errors.Is(err, recipes.ErrSessionExpired):
 			t.Fatalf("children of %s: %v", path, err)
 		}
+		pause(t, time.Millisecond)
 	}
 }
 

@@ -22,6 +22,7 @@ func releaseWipesOthers(t *testing.T, h Harness) {
 	}
 	s.release(held)
 	s.answered(a.Store)
+	s.answered(b.Store)
 	after, now, err := b.Store.Get(s.ctx, s.dir)
 	if err != nil || next.Check() == nil && (string(after) != string(before) || now.Version != stat.Version) {
 		t.Errorf("the record was %s and is %s: %v", before, after, err)

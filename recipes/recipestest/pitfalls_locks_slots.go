@@ -281,8 +281,11 @@ func limitsChange(t *testing.T, h Harness) {
 	}
 	third := queued(t, h, a.Store, path, 3, acquire(sem, 1))
 	waiting(t, h, third, "a third")
-	if err := errors.Join(first.Confirm(h.within(t)), held.Confirm(h.within(t))); err != nil {
-		t.Errorf("lowering took from holders: %v", err)
+	for _, holder := range []*recipes.Tenure{first, held} {
+		err := holder.Confirm(h.within(t))
+		if late := errors.Is(err, recipes.ErrDeadline) || errors.Is(err, recipes.ErrSessionExpired); err != nil && (h.Fake || !late) {
+			t.Errorf("lowering took from a holder: %v", err)
+		}
 	}
 	released(t, h, first)
 	waiting(t, h, third, "a third beside one holder of one slot")

@@ -140,7 +140,12 @@ func keptNodeLosesUpdates(t *testing.T, h Harness) {
 	}
 	t.Cleanup(func() { _ = n.Close(context.Background()) })
 	read := func() (string, znode.Stat) {
-		data, stat, err := other.Get(ctx, path)
+		var data []byte
+		var stat znode.Stat
+		err := other.Sync(ctx, path)
+		if err == nil {
+			data, stat, err = other.Get(ctx, path)
+		}
 		if err != nil && !errors.Is(err, znode.NoNode) && !errors.Is(err, recipes.ErrUnavailable) {
 			t.Fatal(err)
 		}

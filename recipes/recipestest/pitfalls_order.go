@@ -201,25 +201,31 @@ func predecessorVanishes(t *testing.T, h Harness) {
 // Goal: a candidate leads when all before it are gone, and not when one is. Method: end the
 // second of three.
 func middleDies(t *testing.T, h Harness) {
-	s := newScene(t, h)
-	a, b, c := h.Open(t), h.Open(t), h.Open(t)
-	held := s.lead(a.Store, "a")
-	e := s.election(b.Store, "b")
-	second := async(func() (*recipes.Tenure, error) { return e.Campaign(s.ctx) })
-	s.lined(a.Store, "a", "b")
-	third := s.campaign(c.Store, "c")
-	s.lined(a.Store, "a", "b", "c")
-	b.Expire(t)
-	if r := await(t, h, second, "the second's campaign fails"); !errors.Is(r.err, recipes.ErrSessionExpired) {
-		t.Errorf("second: %v", r.err)
-	}
-	s.places(a.Store, 2)
-	s.waits(third, h.Timeout/4, "the third")
-	if err := held.Check(); err != nil && h.Fake {
-		t.Errorf("first: %v", err)
-	}
-	s.release(held)
-	s.release(s.led(third, "c"))
+	h.calmly(t, func() error {
+		s := newScene(t, h)
+		a, b, c := h.Open(t), h.Open(t), h.Open(t)
+		held := s.lead(a.Store, "a")
+		second := s.once(b.Store)
+		s.lined(a.Store, "a", "b")
+		third := s.campaign(c.Store, "c")
+		s.lined(a.Store, "a", "b", "c")
+		b.Expire(t)
+		if r := await(t, h, second, "the second's campaign fails"); !errors.Is(r.err, recipes.ErrSessionExpired) {
+			t.Errorf("second: %v", r.err)
+		}
+		h.eventually(t, "the second has no place", func() bool { return !slices.Contains(s.line(a.Store), "b") })
+		pause(t, h.Timeout/4)
+		ended := len(third) > 0
+		if err := held.Check(); err != nil {
+			return fmt.Errorf("first: %w", err)
+		}
+		if ended {
+			t.Error("the third does not wait")
+		}
+		s.release(held)
+		s.release(s.led(third, "c"))
+		return nil
+	})
 }
 
 // Goal: a candidate whose node somebody deletes goes to the end of the line. Method: an

@@ -171,6 +171,7 @@ func leaderReadTooLate(t *testing.T, h Harness) {
 		if successor {
 			s.led(second, "b")
 		}
+		s.answered(c.Store) // it has seen all that
 		close(g.goOn)
 		r := await(t, h, viewed, "the view is read")
 		if r.err != nil {
