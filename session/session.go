@@ -19,8 +19,17 @@ func (id ID) String() string { return "0x" + strconv.FormatUint(uint64(id), 16) 
 // client reads exactly 16.
 const PasswordSize = 16
 
+// Owner names the connection that a session is on: only that one may speak for it. The
+// zero Owner is nobody.
+type Owner struct {
+	// Origin is the number that the process drew at its start which has the connection.
+	Origin uint64
+	// Bind is the connection's number in that process, from 1.
+	Bind uint64
+}
+
 // Session is the replicated part of a session: what survives a restart. It is
-// immutable once opened.
+// immutable once opened, except that a resume gives it another owner.
 type Session struct {
 	ID ID
 	// TimeoutMs is the negotiated timeout in milliseconds.
@@ -28,7 +37,13 @@ type Session struct {
 	// Password must be presented to resume the session. It is random, so it
 	// cannot be derived from the id.
 	Password [PasswordSize]byte
+	// Owner is the connection that opened or last resumed the session. It is nobody for
+	// a session from a log that has no owners: then anybody may speak for it.
+	Owner Owner
 }
+
+// OwnedBy reports whether connection o may speak for the session.
+func (s *Session) OwnedBy(o Owner) bool { return s.Owner == o || s.Owner == Owner{} }
 
 // Negotiate clamps the timeout that a client asks for, in milliseconds, into
 // [minMs, maxMs], as ZooKeeper does: whatever is below (also zero and negative)

@@ -24,12 +24,12 @@ func AccessOf(op Op) znode.Access {
 		return znode.AccessParts
 	// Watches may be set by anybody: who may read is asked when an event is due. A
 	// session's own ephemerals, and whether what it names by czxid exists (renew), are no
-	// secrets to it. Nor are sessions, shown without their passwords.
+	// secrets to it. Nor are sessions, shown without their passwords, and members.
 	case OpPing, OpSync, OpAuth, OpSASL, OpWhoAmI, OpCloseSession, OpGetEphemerals,
 		OpAddWatch, OpSetWatches, OpSetWatches2, OpRewatch, OpCheckWatches, OpRemoveWatches,
-		OpRenew, OpSessions, OpStatus:
+		OpRenew, OpSessions, OpStatus, OpMembers:
 		return znode.AccessSession
-	case OpKillSession:
+	case OpKillSession, OpChangeMembers, OpTransferLead:
 		return znode.AccessSuper
 	case OpDeleteContainer:
 		return znode.AccessServer

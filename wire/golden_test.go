@@ -121,6 +121,10 @@ var goldenRequests = []struct {
 	{"sessions", "000003ec 0000000000000009 00000064", Request{Op: OpSessions, Body: &Sessions{9, 100}}},
 	{"status", "000003ed", Request{Op: OpStatus}},
 	{"killSession", "000003ee 0000000000000009", Request{Op: OpKillSession, Body: &KillSession{9}}},
+	{"members", "000003ef", Request{Op: OpMembers}},
+	{"changeMembers", "000003f0 0000000000000009 00000002 00000001 00000004 00000003'h:1' 00000004 00000003 00000000",
+		Request{Op: OpChangeMembers, Body: &ChangeMembers{9, []MemberStep{{MemberAdd, 4, "h:1"}, {MemberRemove, 3, ""}}}}},
+	{"transferLead", "000003f1 00000002", Request{Op: OpTransferLead, Body: &TransferLead{2}}},
 }
 
 // Goal: requests are ZooKeeper's records to the byte, and so are Tenure's own.
@@ -234,6 +238,9 @@ var goldenReplies = []struct {
 		Reply{Op: OpSessions, Body: &SessionsReply{[]SessionInfo{{session.ID(9), 10000, "r", -1, 2, 3}}, false}}},
 	{"status", rawReply + "00000001 00000001'n' 00000001'v'", Reply{Op: OpStatus, Body: &StatusReply{[]Figure{{"n", "v"}}}}},
 	{"killSession", rawReply, Reply{Op: OpKillSession}},
+	{"members", rawReply + "000000000000000c 00000001 01 00 0000000000000007 00000001 00000001 00000003'h:1' 01 01 0000000000000009 0000000000000000" +
+		"00000001 00000002 00000003", Reply{Op: OpMembers, Body: &MembersReply{12, 1, true, false, 7, []MemberInfo{{1, "h:1", true, true, 9, 0}}, []int32{2}, 3}}},
+	{"changeMembers refused", "00000007 0000000000000063 fffffff8 00000003'why'", Reply{Op: OpChangeMembers, Err: znode.BadArguments, Detail: "why"}},
 }
 
 // Goal: replies are ZooKeeper's records to the byte, and so are Tenure's own.

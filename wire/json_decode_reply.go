@@ -30,6 +30,7 @@ type jsonReply struct {
 	figures    []Figure
 	lifetimes  []znode.Lifetime
 	lifetime   znode.Lifetime
+	members    MembersReply
 }
 
 // DecodeMessage decodes a reply or an event. Unknown fields are ignored.
@@ -128,6 +129,30 @@ func (f *jsonReply) rareField(r *jsonReader, key []byte) {
 	case "lifetime":
 		f.lifetime = r.lifetime()
 	default:
+		f.memberField(r, key)
+	}
+}
+
+// memberField reads a field of MembersReply.
+func (f *jsonReply) memberField(r *jsonReader, key []byte) {
+	switch m := &f.members; string(key) {
+	case "cluster":
+		m.Cluster = r.long()
+	case "leader":
+		m.Leader = r.int()
+	case "current":
+		m.Current = r.bool()
+	case "changing":
+		m.Changing = r.bool()
+	case "index":
+		m.Index = r.long()
+	case "members":
+		m.Members = r.members()
+	case "removed":
+		m.Removed = r.ints()
+	case "free":
+		m.Free = r.int()
+	default:
 		r.skip()
 	}
 }
@@ -179,6 +204,8 @@ func (f *jsonReply) body(r *jsonReader, op Op) any {
 		return &SessionsReply{Sessions: f.sessions, More: f.more}
 	case OpStatus:
 		return &StatusReply{Figures: f.figures}
+	case OpMembers, OpChangeMembers, OpTransferLead:
+		return &f.members
 	}
 	return nil
 }

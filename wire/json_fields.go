@@ -39,6 +39,9 @@ type jsonFields struct {
 	session                      int64
 	scheme                       string
 	token                        []byte
+	number                       int64
+	steps                        []MemberStep
+	member                       int32
 }
 
 // read reads the object's fields. inside tells an operation in ops from a request.
@@ -134,6 +137,12 @@ func (f *jsonFields) rareValue(r *jsonReader, field jsonSet) {
 		f.scheme = r.str()
 	case fieldToken:
 		f.token = r.data()
+	case fieldNumber:
+		f.number = r.long()
+	case fieldSteps:
+		f.steps = r.memberSteps()
+	case fieldMember:
+		f.member = r.int()
 	}
 }
 
@@ -291,6 +300,10 @@ func (f *jsonFields) body(r *jsonReader, op Op) any {
 		return &Sessions{After: f.afterSession(r), Limit: f.limit}
 	case OpKillSession:
 		return &KillSession{Session: session.ID(f.session)}
+	case OpChangeMembers:
+		return &ChangeMembers{Number: f.number, Steps: f.steps}
+	case OpTransferLead:
+		return &TransferLead{ID: f.member}
 	}
 	return nil
 }

@@ -39,6 +39,9 @@ const (
 	fieldSession
 	fieldScheme
 	fieldToken
+	fieldNumber
+	fieldSteps
+	fieldMember
 )
 
 // jsonFieldNames are the names of the fields, in the order of their bits.
@@ -46,7 +49,7 @@ var jsonFieldNames = [...]string{
 	"xid", "op", "seq", "acked", "stale", "path", "data", "acl", "mode", "ttlMs", "stat",
 	"version", "watch", "ops", "relZxid", "watches", "recursive", "type", "joining",
 	"leaving", "newMembers", "configId", "held", "after", "limit", "stats", "session",
-	"scheme", "token",
+	"scheme", "token", "number", "steps", "member",
 }
 
 var jsonFieldOf = func() map[string]jsonSet {
@@ -103,6 +106,9 @@ var jsonOps = map[string]jsonOp{
 	"renew":            {OpRenew, 0, fieldHeld},
 	"sessions":         {OpSessions, 0, fieldAfter | fieldLimit},
 	"killSession":      {OpKillSession, fieldSession, 0},
+	"members":          {OpMembers, 0, 0},
+	"changeMembers":    {OpChangeMembers, fieldSteps, fieldNumber},
+	"transferLead":     {OpTransferLead, 0, fieldMember},
 }
 
 // jsonName is the name of an operation in JSON: all creates have the same.

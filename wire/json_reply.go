@@ -130,6 +130,8 @@ func addOwnReplyFields(dst []byte, body any) []byte {
 			return addSessionInfo(dst, &b.Sessions[i])
 		})
 		return addBool(dst, "more", b.More)
+	case *MembersReply:
+		return addMembers(dst, b)
 	case *StatusReply:
 		dst = append(addKey(dst, "figures"), '{')
 		start := len(dst)

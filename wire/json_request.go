@@ -100,6 +100,13 @@ func addRead(dst []byte, q *Request) []byte {
 		return addInt(addLong(dst, "after", int64(b.After)), "limit", b.Limit)
 	case *KillSession:
 		return addLong(dst, "session", int64(b.Session))
+	case *ChangeMembers:
+		if b.Number != 0 {
+			dst = addLong(dst, "number", b.Number)
+		}
+		return addMemberSteps(dst, b.Steps)
+	case *TransferLead:
+		return addInt(dst, "member", b.ID)
 	}
 	panic("wire: no request has a body of type " + typeName(q.Body))
 }

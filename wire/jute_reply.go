@@ -21,7 +21,10 @@ func (Jute) AppendReply(dst []byte, p *Reply) []byte {
 		return putMultiResult(putInt(dst, int32(znode.OK)), results)
 	}
 	dst = putInt(dst, int32(err))
-	if err != znode.OK || p.Body == nil {
+	switch {
+	case err != znode.OK && hasDetail(p.Op):
+		return putStr(dst, p.Detail)
+	case err != znode.OK || p.Body == nil:
 		return dst
 	}
 	if res, ok := p.Body.(*znode.Result); ok {
@@ -126,6 +129,8 @@ func putOwnReply(dst []byte, body any) []byte {
 			dst = putInt(putInt(putLong(dst, s.IdleMs), s.Watches), s.Ephemerals)
 		}
 		return putBool(dst, b.More)
+	case *MembersReply:
+		return putMembersReply(dst, b)
 	case *StatusReply:
 		dst = putInt(dst, int32(len(b.Figures)))
 		for _, f := range b.Figures {
@@ -161,8 +166,11 @@ func (Jute) DecodeMessage(msg []byte, opOf func(xid int32) (Op, bool)) (*Reply, 
 	if !ok {
 		return nil, nil, fmt.Errorf("wire: reply to xid %d, which was not asked", p.Xid)
 	}
-	if p.Op = op; p.Err == znode.OK {
+	switch p.Op = op; {
+	case p.Err == znode.OK:
 		p.Body = r.replyRecord(op)
+	case hasDetail(op) && r.off < len(r.buf):
+		p.Detail = r.str()
 	}
 	if r.failed() {
 		return nil, nil, r.err("reply to " + op.String())
@@ -258,6 +266,8 @@ func (r *juteReader) ownReply(op Op) any {
 		}
 		b.More = r.bool()
 		return b
+	case OpMembers, OpChangeMembers, OpTransferLead:
+		return r.membersReply()
 	case OpStatus:
 		b := &StatusReply{}
 		b.Figures = make([]Figure, max(r.count(8), 0))

@@ -75,7 +75,7 @@ func (q *Request) decodeRecord(r *juteReader) {
 		q.Body = &PathOnly{Path: r.path()}
 	case OpGetEphemerals: // a null prefix is no prefix
 		q.Body = &PathOnly{Path: r.str()}
-	case OpPing, OpCloseSession, OpWhoAmI, OpStatus:
+	case OpPing, OpCloseSession, OpWhoAmI, OpStatus, OpMembers:
 	default:
 		q.decodeRare(r)
 	}
@@ -118,6 +118,10 @@ func (q *Request) decodeRare(r *juteReader) {
 		q.Body = &Sessions{After: session.ID(r.long()), Limit: r.int()}
 	case OpKillSession:
 		q.Body = &KillSession{Session: session.ID(r.long())}
+	case OpChangeMembers:
+		q.Body = r.changeMembers()
+	case OpTransferLead:
+		q.Body = &TransferLead{ID: r.int()}
 	default: // also OpCheck outside a multi and the server's own OpDeleteContainer
 		q.refuse(znode.Unimplemented, fmt.Sprintf("%v is not an operation for clients", q.Op))
 	}
@@ -243,6 +247,10 @@ func putRare(dst []byte, q *Request) []byte {
 		return putInt(putLong(dst, int64(b.After)), b.Limit)
 	case *KillSession:
 		return putLong(dst, int64(b.Session))
+	case *ChangeMembers:
+		return putChangeMembers(dst, b)
+	case *TransferLead:
+		return putInt(dst, b.ID)
 	}
 	panic("wire: no request has a body of type " + typeName(q.Body))
 }

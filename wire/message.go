@@ -60,6 +60,11 @@ const (
 	OpStatus   Op = 1005
 	// OpKillSession ends another session; super only.
 	OpKillSession Op = 1006
+	// OpMembers lists the members of the ensemble, OpChangeMembers changes them and
+	// OpTransferLead makes another one the leader; super only.
+	OpMembers       Op = 1007
+	OpChangeMembers Op = 1008
+	OpTransferLead  Op = 1009
 )
 
 // ConnectRequest is the first message of a connection.
@@ -95,7 +100,8 @@ type Request struct {
 	Stale bool
 	// Body is the record, always as a pointer: a znode.Op for a write (Create, Delete,
 	// SetData, SetACL, Multi), else one of this package's request records (*PathWatch,
-	// *PathOnly, ...); nil for OpPing, OpCloseSession, OpWhoAmI, OpStatus.
+	// *PathOnly, ...); nil for OpPing, OpCloseSession, OpWhoAmI, OpStatus,
+	// OpMembers.
 	Body any
 	// Err is set instead of Body where the record decoded but is not allowed
 	// (create flags: BadArguments) or did not decode (MarshallingError). The reply
@@ -208,7 +214,8 @@ type Reply struct {
 	// *znode.Result for a write (also a failed Multi, whose Err is OK in the header)
 	// or a pointer to one of this package's reply records (*DataReply, ...).
 	Body any
-	// Detail says the error in words. JSON carries it, jute has no room for it.
+	// Detail says the error in words. JSON carries it; jute has room for it only in the
+	// replies to OpChangeMembers and OpTransferLead.
 	Detail string
 }
 

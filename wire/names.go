@@ -19,7 +19,8 @@ var opNames = map[Op]string{
 	OpGetEphemerals: "ephemerals", OpGetAllChildrenNumber: "countDescendants",
 	OpWhoAmI: "whoAmI", OpCloseSession: "close", OpWith: "with", OpRewatch: "rewatch",
 	OpRenew: "renew", OpList: "list", OpSessions: "sessions", OpStatus: "status",
-	OpKillSession: "killSession",
+	OpKillSession: "killSession", OpMembers: "members", OpChangeMembers: "changeMembers",
+	OpTransferLead: "transferLead",
 }
 
 // String returns the operation's name, for logs and metrics; "op 99" for a code that

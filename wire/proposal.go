@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/tenure-dev/tenure/session"
 	"github.com/tenure-dev/tenure/znode"
@@ -14,14 +15,18 @@ type Proposal struct {
 	// Origin is a number that the proposing process drew at its start, so that a
 	// replay after a restart wakes nobody. ID is the process's own number.
 	Origin, ID uint64
-	Txn        znode.Txn
+	// Txn's Owner is nobody or a connection of the same Origin.
+	Txn znode.Txn
 }
 
-// proposalVersion is the first byte of every proposal: members of different releases
-// may have made the proposals of one entry.
-const proposalVersion formatVersion = 1
+// The first byte of every proposal is its version: members of different releases may have
+// made the proposals of one entry. The first version knew no owners.
+const (
+	proposalVersion          = 2
+	proposalVersionOwnerless = 1
+)
 
-// proposalSizeMin is the least that a proposal takes: version, origin, six counts and
+// proposalSizeMin is the least that a proposal takes: version, origin, five counts and
 // numbers of one byte, and the kind of its operation.
 const proposalSizeMin = 1 + 8 + 5 + 1
 
@@ -36,6 +41,7 @@ const (
 	kindOpenSession
 	kindCloseSession
 	kindReap
+	kindResumeSession
 )
 
 // The byte that holds a create's mode: its Kind in the low bits, and these.
@@ -46,17 +52,29 @@ const (
 )
 
 // AppendProposal appends p's persistent form. It panics if p's operation is nil or a
-// Multi of what Multi does not allow: such a log entry could not be read back.
+// Multi of what Multi does not allow, or if its owner is another process's: such a log
+// entry could not be read back.
 func AppendProposal(dst []byte, p *Proposal) []byte {
-	dst = binary.BigEndian.AppendUint64(append(dst, byte(proposalVersion)), p.Origin)
+	dst = binary.BigEndian.AppendUint64(append(dst, proposalVersion), p.Origin)
 	t := &p.Txn
-	dst = recInt(recUint(dst, p.ID), int64(t.Session))
+	if t.Owner != ownerOf(p.Origin, t.Owner.Bind) {
+		panic(fmt.Sprintf("wire: process %#x proposes for a connection of process %#x", p.Origin, t.Owner.Origin))
+	}
+	dst = recUint(recInt(recUint(dst, p.ID), int64(t.Session)), t.Owner.Bind)
 	dst = recInt(recInt(dst, t.Seq), t.Acked)
 	dst = recUint(dst, uint64(len(t.Auth)))
 	for _, id := range t.Auth {
 		dst = recStr(recStr(dst, id.Scheme), id.ID)
 	}
 	return recOp(dst, t.Op)
+}
+
+// ownerOf is connection bind of process origin; there is none with the number 0.
+func ownerOf(origin, bind uint64) session.Owner {
+	if bind == 0 {
+		return session.Owner{}
+	}
+	return session.Owner{Origin: origin, Bind: bind}
 }
 
 func recOp(dst []byte, op znode.Op) []byte {
@@ -70,9 +88,14 @@ func recOp(dst []byte, op znode.Op) []byte {
 	case *znode.SetACL:
 		return recInt32(recACL(recStr(append(dst, kindSetACL), op.Path), op.ACL), op.Version)
 	case *znode.OpenSession:
-		return append(recInt32(append(dst, kindOpenSession), op.TimeoutMs), op.Password[:]...)
+		dst = append(recInt32(append(dst, kindOpenSession), op.TimeoutMs), op.Password[:]...)
+		return recInt(dst, op.Seen)
+	case *znode.ResumeSession:
+		dst = append(recInt(append(dst, kindResumeSession), int64(op.Session)), op.Password[:]...)
+		return recInt(dst, op.Seen)
 	case *znode.CloseSession:
-		return putBool(recInt(append(dst, kindCloseSession), int64(op.Session)), op.Expired)
+		dst = putBool(recInt(append(dst, kindCloseSession), int64(op.Session)), op.Expired)
+		return recOwner(dst, op.Owner)
 	case *znode.Reap:
 		return recStr(append(dst, kindReap), op.Path)
 	}
@@ -103,16 +126,23 @@ func recMultiOp(dst []byte, op znode.Op) []byte {
 }
 
 func (r *recordReader) proposal(p *Proposal) {
-	proposalVersion.read(r)
+	version := r.byte()
+	if version != proposalVersion && version != proposalVersionOwnerless {
+		r.off--
+		r.fail("unknown version of a proposal", version)
+	}
 	if b := r.take(8); b != nil {
 		p.Origin = binary.BigEndian.Uint64(b)
 	}
 	p.ID = r.uint()
 	t := &p.Txn
 	t.Session = session.ID(r.int())
+	if version != proposalVersionOwnerless {
+		t.Owner = ownerOf(p.Origin, r.uint())
+	}
 	t.Seq, t.Acked = r.int(), r.int()
 	t.Auth = r.auth()
-	t.Op = r.op()
+	t.Op = r.op(version)
 }
 
 // auth reads identities. Neighbours in an entry mostly come from the same client, so a
@@ -140,7 +170,7 @@ func (r *recordReader) auth() []znode.Identity {
 	return r.authLast
 }
 
-func (r *recordReader) op() znode.Op {
+func (r *recordReader) op(version byte) znode.Op {
 	switch kind := r.byte(); kind {
 	case kindMulti:
 		n := r.count(3)
@@ -152,9 +182,19 @@ func (r *recordReader) op() znode.Op {
 	case kindSetACL:
 		return &znode.SetACL{Path: r.str(), ACL: r.acl(), Version: r.int32()}
 	case kindOpenSession:
-		return &znode.OpenSession{TimeoutMs: r.int32(), Password: r.password()}
+		op := &znode.OpenSession{TimeoutMs: r.int32(), Password: r.password()}
+		if version != proposalVersionOwnerless {
+			op.Seen = r.int()
+		}
+		return op
+	case kindResumeSession:
+		return &znode.ResumeSession{Session: session.ID(r.int()), Password: r.password(), Seen: r.int()}
 	case kindCloseSession:
-		return &znode.CloseSession{Session: session.ID(r.int()), Expired: r.flag()}
+		op := &znode.CloseSession{Session: session.ID(r.int()), Expired: r.flag()}
+		if version != proposalVersionOwnerless {
+			op.Owner = r.owner()
+		}
+		return op
 	case kindReap:
 		return &znode.Reap{Path: r.str()}
 	default:

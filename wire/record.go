@@ -167,6 +167,19 @@ func (r *recordReader) password() (p [session.PasswordSize]byte) {
 	return p
 }
 
+// owner reads the number of a connection and, unless it is 0, the origin of its process.
+func (r *recordReader) owner() session.Owner {
+	bind := r.uint()
+	if bind == 0 {
+		return session.Owner{}
+	}
+	origin := uint64(0)
+	if b := r.take(8); b != nil {
+		origin = binary.BigEndian.Uint64(b)
+	}
+	return session.Owner{Origin: origin, Bind: bind}
+}
+
 // done checks that nothing is left and names what was read in the error.
 func (r *recordReader) done(what string) error {
 	if r.err == nil && r.left() > 0 {
@@ -185,6 +198,14 @@ func recInt(dst []byte, v int64) []byte   { return binary.AppendVarint(dst, v) }
 func recInt32(dst []byte, v int32) []byte { return binary.AppendVarint(dst, int64(v)) }
 
 func recStr(dst []byte, s string) []byte { return append(recUint(dst, uint64(len(s))), s...) }
+
+// recOwner writes a connection without a number as nobody.
+func recOwner(dst []byte, o session.Owner) []byte {
+	if dst = recUint(dst, o.Bind); o.Bind == 0 {
+		return dst
+	}
+	return binary.BigEndian.AppendUint64(dst, o.Origin)
+}
 
 func recData(dst, b []byte) []byte {
 	if b == nil {

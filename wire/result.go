@@ -9,7 +9,13 @@ import (
 const (
 	resultVersion  formatVersion = 1
 	changesVersion formatVersion = 1
-	sessionVersion formatVersion = 1
+)
+
+// The first byte of a session tells whether it has an owner. One without, as it was in the
+// first version, is still written in that form, so that each session has one form.
+const (
+	sessionOwnerless = 1
+	sessionOwned     = 2
 )
 
 // AppendResult appends the persistent form of r: Kind, Err, Zxid and the fields that go
@@ -124,9 +130,13 @@ func DecodeChanges(data []byte) ([]znode.Change, error) {
 
 // AppendSession appends the persistent form of s.
 func AppendSession(dst []byte, s *session.Session) []byte {
-	return recSession(append(dst, byte(sessionVersion)), s)
+	if s.Owner == (session.Owner{}) {
+		return recSession(append(dst, sessionOwnerless), s)
+	}
+	return recOwner(recSession(append(dst, sessionOwned), s), s.Owner)
 }
 
+// recSession appends s without its owner, which only whoever applies it needs.
 func recSession(dst []byte, s *session.Session) []byte {
 	return append(recInt32(recInt(dst, int64(s.ID)), s.TimeoutMs), s.Password[:]...)
 }
@@ -134,8 +144,17 @@ func recSession(dst []byte, s *session.Session) []byte {
 // DecodeSession decodes what AppendSession appends.
 func DecodeSession(data []byte) (session.Session, error) {
 	r := recordReader{buf: data}
-	sessionVersion.read(&r)
+	version := r.byte()
+	if version != sessionOwnerless && version != sessionOwned {
+		r.off--
+		r.fail("unknown version of a session", version)
+	}
 	s := r.session()
+	if version == sessionOwned {
+		if s.Owner = r.owner(); s.Owner == (session.Owner{}) {
+			r.fail("session of nobody in the form of one with an owner", version)
+		}
+	}
 	if err := r.done("session"); err != nil {
 		return session.Session{}, err
 	}

@@ -140,7 +140,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 		if got, err := DecodeChanges(AppendChanges(nil, changes)); err != nil || !reflect.DeepEqual(got, changes) {
 			t.Fatalf("changes: got %+v, %v\nwant %+v", got, err, changes)
 		}
-		sess := session.Session{ID: session.ID(s.long()), TimeoutMs: s.int()}
+		sess := session.Session{ID: session.ID(s.long()), TimeoutMs: s.int(), Owner: s.owner(s.Uint64())}
 		copy(sess.Password[:], s.data())
 		if got, err := DecodeSession(AppendSession(nil, &sess)); err != nil || got != sess {
 			t.Fatalf("session: got %+v, %v; want %+v", got, err, sess)

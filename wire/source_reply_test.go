@@ -45,7 +45,7 @@ func (s source) reply() *Reply {
 }
 
 func (s source) ownReply() (Op, any) {
-	switch s.IntN(6) {
+	switch s.IntN(7) {
 	case 0:
 		return OpRewatch, &RewatchReply{s.flip()}
 	case 1:
@@ -59,7 +59,12 @@ func (s source) ownReply() (Op, any) {
 	case 4:
 		return OpStatus, &StatusReply{list(s, func() Figure { return Figure{s.str(), s.str()} })}
 	}
-	return OpKillSession, nil
+	if s.flip() {
+		return OpKillSession, nil
+	}
+	return OpMembers + Op(s.IntN(3)), &MembersReply{s.long(), s.int(), s.flip(), s.flip(), s.long(), list(s, func() MemberInfo {
+		return MemberInfo{s.int(), s.str(), s.flip(), s.flip(), s.long(), s.long()}
+	}), list(s, s.int), s.int()}
 }
 
 func (s source) lifetime() znode.Lifetime {
@@ -115,7 +120,7 @@ func (s source) multiReadReply() *MultiReadReply {
 func (s source) txnOp() znode.Op {
 	var password [session.PasswordSize]byte
 	copy(password[:], "0123456789abcdef")
-	switch s.IntN(6) {
+	switch s.IntN(7) {
 	case 0:
 		return &znode.SetACL{Path: s.path(), ACL: s.acl(), Version: s.int()}
 	case 1:
@@ -125,19 +130,31 @@ func (s source) txnOp() znode.Op {
 		}
 		return m
 	case 2:
-		return &znode.OpenSession{TimeoutMs: s.int(), Password: password}
+		return &znode.OpenSession{TimeoutMs: s.int(), Password: password, Seen: s.long()}
 	case 3:
-		return &znode.CloseSession{Session: session.ID(s.long()), Expired: s.flip()}
+		return &znode.CloseSession{Session: session.ID(s.long()), Expired: s.flip(), Owner: s.owner(s.Uint64())}
 	case 4:
+		return &znode.ResumeSession{Session: session.ID(s.long()), Password: password, Seen: s.long()}
+	case 5:
 		return &znode.Reap{Path: s.path()}
 	}
 	return s.multiOp()
+}
+
+// owner is a connection of a process, or nobody.
+func (s source) owner(origin uint64) session.Owner {
+	bind := uint64(s.long())
+	if bind == 0 {
+		return session.Owner{}
+	}
+	return session.Owner{Origin: origin, Bind: bind}
 }
 
 func (s source) proposal() Proposal {
 	p := Proposal{Origin: s.Uint64(), ID: s.Uint64(), Txn: znode.Txn{
 		Session: session.ID(s.long()), Seq: s.long(), Acked: s.long(), Op: s.txnOp(),
 	}}
+	p.Txn.Owner = s.owner(p.Origin)
 	for range s.IntN(3) {
 		p.Txn.Auth = append(p.Txn.Auth, znode.Identity{Scheme: s.str(), ID: s.str()})
 	}

@@ -142,7 +142,7 @@ func (s source) request() *Request {
 			op := []Op{OpGetACL, OpSync, OpGetEphemerals, OpGetAllChildrenNumber}[s.IntN(4)]
 			return op, &PathOnly{Path: s.path()}
 		},
-		func() (Op, any) { return []Op{OpPing, OpCloseSession, OpWhoAmI, OpStatus}[s.IntN(4)], nil },
+		func() (Op, any) { return []Op{OpPing, OpCloseSession, OpWhoAmI, OpStatus, OpMembers}[s.IntN(5)], nil },
 		func() (Op, any) { return OpAuth, &Auth{Scheme: s.str(), Data: s.data()} },
 		func() (Op, any) { return OpSASL, &SASL{Token: s.data()} },
 		s.setWatches,
@@ -157,6 +157,12 @@ func (s source) request() *Request {
 		func() (Op, any) { return OpList, &List{s.path(), s.str(), s.int(), s.flip()} },
 		func() (Op, any) { return OpSessions, &Sessions{session.ID(s.long()), s.int()} },
 		func() (Op, any) { return OpKillSession, &KillSession{session.ID(s.long())} },
+		func() (Op, any) {
+			return OpChangeMembers, &ChangeMembers{s.long(), list(s, func() MemberStep {
+				return MemberStep{MemberStepKind(1 + s.IntN(5)), s.int(), s.str()}
+			})}
+		},
+		func() (Op, any) { return OpTransferLead, &TransferLead{s.int()} },
 	}
 	q.Op, q.Body = kinds[s.IntN(len(kinds))]()
 	return q

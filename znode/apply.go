@@ -9,7 +9,7 @@ import "slices"
 // A change of the state takes the zxid LastZxid+1: one for all of a Multi, one for a
 // session's end with all its ephemerals. What fails, and a Multi that only checks,
 // takes none (ZooKeeper spends one on failures too, which no client relies on) and
-// has an empty Delta. Apply keeps the Data, ACL and Path of ops, which must not be
+// has an empty Delta; nor does a resume, whose Delta is the session with its new owner. Apply keeps the Data, ACL and Path of ops, which must not be
 // written to afterwards.
 //
 // Every operation is judged in ZooKeeper's order of checks; the first that fails is
@@ -21,6 +21,10 @@ func Apply(v View, s Stamp, t *Txn) (Result, Delta) {
 	if result.Err != OK || len(a.delta.Nodes)+len(a.delta.Sessions) == 0 {
 		result.setZxid(last)
 		return result, Delta{}
+	}
+	if _, resumed := t.Op.(*ResumeSession); resumed {
+		result.setZxid(last)
+		return result, a.delta
 	}
 	result.setZxid(a.zxid)
 	a.addExcesses()
@@ -55,8 +59,12 @@ type change struct {
 
 // run judges the whole transaction.
 func (a *change) run() Result {
-	if id := a.txn.Session; id != 0 && a.view.Session(id) == nil {
-		return failed(SessionExpired)
+	if id := a.txn.Session; id != 0 {
+		if s := a.view.Session(id); s == nil {
+			return failed(SessionExpired)
+		} else if !s.OwnedBy(a.txn.Owner) {
+			return failed(SessionMoved)
+		}
 	}
 	switch op := a.txn.Op.(type) {
 	case *Create, *Delete, *SetData:
@@ -67,6 +75,8 @@ func (a *change) run() Result {
 		return a.multi(op)
 	case *OpenSession:
 		return a.openSession(op)
+	case *ResumeSession:
+		return a.resumeSession(op)
 	case *CloseSession:
 		return a.closeSession(op)
 	case *Reap:

@@ -8,9 +8,29 @@ func (a *change) openSession(op *OpenSession) Result {
 	if op.TimeoutMs <= 0 {
 		return failed(BadArguments)
 	}
-	s := &session.Session{ID: session.ID(a.zxid), TimeoutMs: op.TimeoutMs, Password: op.Password}
-	a.delta.Sessions = []SessionEffect{{ID: s.ID, Session: s}}
-	return Result{Kind: ResultSession, Session: *s}
+	if op.Seen > a.view.LastZxid() {
+		return failed(DataInconsistency)
+	}
+	return a.ownSession(session.Session{ID: session.ID(a.zxid), TimeoutMs: op.TimeoutMs, Password: op.Password})
+}
+
+// resumeSession gives a session to the connection that presents its password.
+func (a *change) resumeSession(op *ResumeSession) Result {
+	s := a.view.Session(op.Session)
+	switch {
+	case s == nil || s.Password != op.Password:
+		return failed(SessionExpired)
+	case op.Seen > a.view.LastZxid():
+		return failed(DataInconsistency)
+	}
+	return a.ownSession(*s)
+}
+
+// ownSession stores s as the asking connection's.
+func (a *change) ownSession(s session.Session) Result {
+	s.Owner = a.txn.Owner
+	a.delta.Sessions = []SessionEffect{{ID: s.ID, Session: &s}}
+	return Result{Kind: ResultSession, Session: s}
 }
 
 // closeSession ends a session: its own by the client, any by the server or super.
@@ -20,11 +40,15 @@ func (a *change) closeSession(op *CloseSession) Result {
 	if a.txn.Session != 0 && a.txn.Session != op.Session && !AccessSuper.Allowed(nil, a.txn.Auth) {
 		return failed(NoAuth)
 	}
-	if a.view.Session(op.Session) == nil {
+	s := a.view.Session(op.Session)
+	if s == nil {
 		if a.txn.Session != 0 && a.txn.Session != op.Session {
 			return failed(UnknownSession) // SessionExpired would be about the asker's own
 		}
 		return failed(SessionExpired)
+	}
+	if op.Expired && s.Owner != op.Owner {
+		return failed(SessionMoved)
 	}
 	var paths []string
 	a.view.Ephemerals(op.Session, func(path string) bool {

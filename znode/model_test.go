@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/session"
 	"github.com/tenure-dev/tenure/znode"
 )
 
@@ -15,8 +16,13 @@ type model struct {
 	root     *mnode
 	zxid     int64
 	timeMs   int64
-	sessions map[int64]bool
+	sessions map[int64]msession
 	events   []string
+}
+
+type msession struct {
+	password byte
+	owner    session.Owner // zero: anybody
 }
 
 type mnode struct {
@@ -35,7 +41,7 @@ type mnode struct {
 
 func newModel() *model {
 	plain := func() *mnode { return &mnode{kids: map[string]*mnode{}, data: "+", acl: znode.OpenACL} }
-	m := &model{root: plain(), sessions: map[int64]bool{}}
+	m := &model{root: plain(), sessions: map[int64]msession{}}
 	zk, config := plain(), plain()
 	config.aversion, config.acl = -1, []znode.ACL{{Perms: 1, Scheme: "world", ID: "anyone"}}
 	zk.kids["quota"], zk.kids["config"], zk.changes = plain(), config, -2
@@ -109,8 +115,14 @@ func bad(e znode.Error) outcome { return outcome{err: e} }
 
 // apply runs a transaction on m and says what must come out.
 func (m *model) apply(s znode.Stamp, txn *znode.Txn) outcome {
-	if txn.Session != 0 && !m.sessions[int64(txn.Session)] {
-		return bad(znode.SessionExpired)
+	if txn.Session != 0 {
+		s, open := m.sessions[int64(txn.Session)]
+		if !open {
+			return bad(znode.SessionExpired)
+		}
+		if s.owner.Bind != 0 && s.owner != txn.Owner {
+			return bad(znode.SessionMoved)
+		}
 	}
 	saved, zxid, timeMs := m.root.clone(), m.zxid, m.timeMs
 	m.events = nil
@@ -121,9 +133,15 @@ func (m *model) apply(s znode.Stamp, txn *znode.Txn) outcome {
 	case *znode.Multi:
 		out, changed = m.multi(op, txn)
 	case *znode.OpenSession:
-		m.sessions[m.zxid] = true
+		if op.Seen > zxid {
+			out = bad(znode.DataInconsistency)
+		} else {
+			m.sessions[m.zxid] = msession{op.Password[0], txn.Owner}
+		}
+	case *znode.ResumeSession:
+		out, changed = m.resume(op, zxid, txn), false
 	case *znode.CloseSession:
-		out = m.closeSession(int64(op.Session), txn)
+		out = m.closeSession(op, txn)
 	case *znode.Reap:
 		out = m.reap(op.Path)
 	default:
@@ -311,12 +329,29 @@ func (m *model) reap(path string) outcome {
 	return bad(znode.BadVersion)
 }
 
-func (m *model) closeSession(id int64, txn *znode.Txn) outcome {
+func (m *model) resume(op *znode.ResumeSession, zxid int64, txn *znode.Txn) outcome {
+	s, open := m.sessions[int64(op.Session)]
+	if !open || s.password != op.Password[0] {
+		return bad(znode.SessionExpired)
+	}
+	if op.Seen > zxid {
+		return bad(znode.DataInconsistency)
+	}
+	m.sessions[int64(op.Session)] = msession{s.password, txn.Owner}
+	return outcome{}
+}
+
+func (m *model) closeSession(op *znode.CloseSession, txn *znode.Txn) outcome {
+	id := int64(op.Session)
 	if txn.Session != 0 && int64(txn.Session) != id {
 		return bad(znode.NoAuth)
 	}
-	if !m.sessions[id] {
+	s, open := m.sessions[id]
+	if !open {
 		return bad(znode.SessionExpired)
+	}
+	if op.Expired && s.owner != op.Owner {
+		return bad(znode.SessionMoved)
 	}
 	delete(m.sessions, id)
 	var owned []string

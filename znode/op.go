@@ -3,7 +3,7 @@ package znode
 import "github.com/tenure-dev/tenure/session"
 
 // Op is one change that a client or the server asks for: a pointer to Create,
-// Delete, SetData, SetACL, Check, Multi, OpenSession, CloseSession or Reap.
+// Delete, SetData, SetACL, Check, Multi, OpenSession, ResumeSession, CloseSession or Reap.
 type Op interface{ op() }
 
 // Create makes a znode. Mode {Persistent false} is ZooKeeper's flag 0.
@@ -46,10 +46,23 @@ type Check struct {
 // Multi applies all of Ops or none. Allowed are Create, Delete, SetData and Check.
 type Multi struct{ Ops []Op }
 
-// OpenSession starts a session. The session's id is the zxid of this change.
+// OpenSession starts a session of the connection that asks, Txn.Owner. The session's id
+// is the zxid of this change.
 type OpenSession struct {
 	TimeoutMs int32
 	Password  [session.PasswordSize]byte
+	// Seen is the newest zxid that the client knows of. A state that is behind it is not
+	// the one that the client has seen (a backup, another ensemble): DataInconsistency.
+	Seen int64
+}
+
+// ResumeSession makes the connection that asks, Txn.Owner, the session's. It is no change
+// of the tree and takes no zxid. Whoever has the password may; SessionExpired is the
+// answer also to a wrong one.
+type ResumeSession struct {
+	Session  session.ID
+	Password [session.PasswordSize]byte
+	Seen     int64 // as in OpenSession
 }
 
 // CloseSession ends a session and deletes its ephemerals in one change.
@@ -57,6 +70,9 @@ type CloseSession struct {
 	Session session.ID
 	// Expired tells an expiry by the leader from a close by the client.
 	Expired bool
+	// Owner is, of an expiry, whose the session was when it was decided. If it is another's
+	// since then, its client was heard of, and the expiry does nothing: SessionMoved.
+	Owner session.Owner
 }
 
 // Reap deletes a childless container that once had a child, or a childless TTL
@@ -64,15 +80,16 @@ type CloseSession struct {
 // condition is judged again when it is applied.
 type Reap struct{ Path string }
 
-func (*Create) op()       {}
-func (*Delete) op()       {}
-func (*SetData) op()      {}
-func (*SetACL) op()       {}
-func (*Check) op()        {}
-func (*Multi) op()        {}
-func (*OpenSession) op()  {}
-func (*CloseSession) op() {}
-func (*Reap) op()         {}
+func (*Create) op()        {}
+func (*Delete) op()        {}
+func (*SetData) op()       {}
+func (*SetACL) op()        {}
+func (*Check) op()         {}
+func (*Multi) op()         {}
+func (*OpenSession) op()   {}
+func (*ResumeSession) op() {}
+func (*CloseSession) op()  {}
+func (*Reap) op()          {}
 
 // Stamp is what the leader decides for all transactions of one log entry.
 type Stamp struct {
@@ -98,6 +115,9 @@ type Rules struct {
 type Txn struct {
 	// Session is the session that asks, 0 for the server itself (which no ACL binds).
 	Session session.ID
+	// Owner is the connection that asks. A transaction of a session whose owner is another
+	// one by now is refused with SessionMoved, before anything else is looked at.
+	Owner session.Owner
 	// Seq numbers the writes of a native session 1, 2, 3, ... so that a resent one
 	// is applied once; 0 for a write that is never resent (ZooKeeper's door).
 	Seq int64
@@ -164,7 +184,7 @@ type Change struct {
 // the order of the first change of each; Changes are in the order of the
 // operations. A failed transaction has an empty Delta.
 type Delta struct {
-	Zxid     int64 // 0 if nothing changed
+	Zxid     int64 // 0 if nothing changed, or only the owner of a session
 	TimeMs   int64
 	Nodes    []NodeEffect
 	Children []ChildrenEffect
@@ -189,7 +209,7 @@ type ChildrenEffect struct {
 	Gone     bool
 }
 
-// SessionEffect stores a session, or removes it if Session is nil.
+// SessionEffect stores a session, new or resumed, or removes it if Session is nil.
 type SessionEffect struct {
 	ID      session.ID
 	Session *session.Session

@@ -39,7 +39,7 @@ func TestRandomAgainstModel(t *testing.T) {
 			}
 			for _, e := range []znode.Error{
 				znode.NoNode, znode.NodeExists, znode.NotEmpty, znode.BadVersion, znode.NoAuth, znode.BadArguments,
-				znode.NoChildrenForEphemerals, znode.SessionExpired, znode.InvalidACL,
+				znode.NoChildrenForEphemerals, znode.SessionExpired, znode.SessionMoved, znode.DataInconsistency, znode.InvalidACL,
 			} {
 				if g.errors[e] == 0 {
 					t.Errorf("no transaction failed with %v: the generator is no use", e)
@@ -74,13 +74,13 @@ func (g *generator) step(t *testing.T) {
 	want := g.model.apply(stamp, txn)
 	got, delta := g.tree.Apply(stamp, txn)
 	g.errors[got.Err]++
-	if got.Err == znode.OK && got.Kind == znode.ResultSession {
+	if _, opened := txn.Op.(*znode.OpenSession); opened && got.Err == znode.OK {
 		g.sessions = append(g.sessions, got.Session.ID)
 		if int64(got.Session.ID) != g.model.zxid {
 			t.Fatalf("session id %d, model has zxid %d", got.Session.ID, g.model.zxid)
 		}
 	}
-	describe := fmt.Sprintf("%T %+v as %d", txn.Op, txn.Op, txn.Session)
+	describe := fmt.Sprintf("%T %+v as %d of %v", txn.Op, txn.Op, txn.Session, txn.Owner)
 	if a, b := outcomeOf(&got), want.String(); a != b {
 		t.Fatalf("%s:\n got %s\nwant %s", describe, a, b)
 	}
@@ -140,7 +140,7 @@ func dumpTree(tree *znode.Tree) string {
 		return true
 	})
 	tree.Sessions(func(s *session.Session) bool {
-		lines = append(lines, fmt.Sprint("session ", int64(s.ID)))
+		lines = append(lines, fmt.Sprint("session ", int64(s.ID), s.Password[0], s.Owner))
 		return true
 	})
 	slices.Sort(lines)
@@ -152,8 +152,8 @@ func dumpModel(m *model) string {
 	m.walk(func(path string, n *mnode) {
 		lines = append(lines, fmt.Sprint(path, " ", n.stat(), " ", n.data, " ", znode.FormatACL(n.acl)))
 	})
-	for id := range m.sessions {
-		lines = append(lines, fmt.Sprint("session ", id))
+	for id, s := range m.sessions {
+		lines = append(lines, fmt.Sprint("session ", id, s.password, s.owner))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -170,14 +170,25 @@ func (g *generator) txn() *znode.Txn {
 			txn.Auth = append(txn.Auth, znode.Identity{Scheme: "digest", ID: "u:h"})
 		}
 	}
+	if s := g.tree.Session(txn.Session); s != nil && g.r.IntN(8) > 0 {
+		txn.Owner = s.Owner
+	} else {
+		txn.Owner = g.owner() // by chance the session's
+	}
 	switch p := g.r.IntN(100); {
 	case p < 4:
-		txn.Op = &znode.OpenSession{TimeoutMs: 1000}
+		txn.Owner, txn.Op = g.owner(), &znode.OpenSession{TimeoutMs: 1000, Password: g.password(), Seen: g.seen()}
 	case p < 6 && len(g.sessions) > 0:
 		txn.Op = &znode.CloseSession{Session: g.sessions[g.r.IntN(len(g.sessions))]}
-	case p < 14:
+	case p < 8 && len(g.sessions) > 0:
+		txn.Session, txn.Op = 0, &znode.CloseSession{Session: g.sessions[g.r.IntN(len(g.sessions))], Expired: true, Owner: g.owner()}
+	case p < 12 && len(g.sessions) > 0:
+		newest := len(g.sessions) - 1
+		txn.Session, txn.Owner = 0, g.owner()
+		txn.Op = &znode.ResumeSession{Session: g.sessions[max(0, newest-g.r.IntN(3))], Password: g.password(), Seen: g.seen()}
+	case p < 16:
 		txn.Session, txn.Op = 0, &znode.Reap{Path: g.path()}
-	case p < 20:
+	case p < 22:
 		txn.Op = &znode.SetACL{Path: g.path(), ACL: g.acl(), Version: g.version()}
 	case p < 40:
 		m := &znode.Multi{}
@@ -190,6 +201,20 @@ func (g *generator) txn() *znode.Txn {
 	}
 	return txn
 }
+
+// owner is one of few connections, so that they meet; at times nobody.
+func (g *generator) owner() session.Owner {
+	bind := uint64(g.r.IntN(4))
+	return session.Owner{Origin: min(bind, 1), Bind: bind}
+}
+
+func (g *generator) password() (p [session.PasswordSize]byte) {
+	p[0] = byte(g.r.IntN(4) / 3)
+	return p
+}
+
+// seen is mostly what a client can have seen, at times more.
+func (g *generator) seen() int64 { return g.tree.LastZxid() + 1 - g.r.Int64N(10) }
 
 func (g *generator) op(inMulti bool) znode.Op {
 	switch p := g.r.IntN(10); {
@@ -272,7 +297,7 @@ func TestRandomQuotaUsage(t *testing.T) {
 		g.timeMs += 10
 		txn := g.txn()
 		r, _ := g.tree.Apply(stamp, txn)
-		if r.Kind == znode.ResultSession {
+		if _, opened := txn.Op.(*znode.OpenSession); opened && r.Err == znode.OK {
 			g.sessions = append(g.sessions, r.Session.ID)
 		}
 		if r.Err == znode.QuotaExceeded {

@@ -1,6 +1,7 @@
 package znode_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func parseOp(t *testing.T, words []string) znode.Op {
 	args := map[string]string{}
 	for i, w := range words[1:] {
 		key, value, hasValue := strings.Cut(w, "=")
-		if i == 0 && !(hasValue && (key == "data" || key == "acl")) {
+		if i == 0 && !(hasValue && slices.Contains([]string{"data", "acl", "password", "seen"}, key)) {
 			path = w
 			continue
 		}
@@ -94,18 +95,44 @@ func parseOp(t *testing.T, words []string) znode.Op {
 	case "multi":
 		return &znode.Multi{}
 	case "open":
-		op := &znode.OpenSession{TimeoutMs: 10000}
+		op := &znode.OpenSession{TimeoutMs: 10000, Password: parsePassword(args), Seen: parseSeen(t, args)}
 		if path != "" {
 			op.TimeoutMs = int32(number(t, path))
 		}
 		return op
+	case "resume":
+		return &znode.ResumeSession{Session: session.ID(number(t, path)), Password: parsePassword(args), Seen: parseSeen(t, args)}
 	case "close":
 		return &znode.CloseSession{Session: session.ID(number(t, path))}
+	case "expire":
+		return &znode.CloseSession{Session: session.ID(number(t, path)), Expired: true, Owner: parseOwner(t, args["owner"])}
 	case "reap":
 		return &znode.Reap{Path: path}
 	}
 	t.Fatalf("unknown command %q", words[0])
 	return nil
+}
+
+// parseOwner names a connection of process 1; "" and 0 are nobody.
+func parseOwner(t *testing.T, s string) session.Owner {
+	t.Helper()
+	if s == "" || s == "0" {
+		return session.Owner{}
+	}
+	return session.Owner{Origin: 1, Bind: uint64(number(t, s))}
+}
+
+func parsePassword(args map[string]string) (p [session.PasswordSize]byte) {
+	copy(p[:], args["password"])
+	return p
+}
+
+func parseSeen(t *testing.T, args map[string]string) int64 {
+	t.Helper()
+	if args["seen"] == "" {
+		return 0
+	}
+	return number(t, args["seen"])
 }
 
 func parseCreate(t *testing.T, path string, args map[string]string) znode.Op {

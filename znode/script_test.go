@@ -21,7 +21,9 @@ import (
 //	time MS                           the leader's clock from now on
 //	rules [nottl] [enforce] [full]    the leader's settings from now on
 //	as SESSION [SCHEME:ID]...         who asks from now on; session 0 is the server
-//	open [MS] | close SESSION | reap PATH
+//	on CONNECTION                     from where: a connection of process 1, 0 is none
+//	open [MS] [password=P] [seen=N] | resume SESSION [password=P] [seen=N]
+//	close SESSION | expire SESSION [owner=CONNECTION] | reap PATH
 //	create PATH [data=D] [acl=A] [seq] [ephemeral] [container] [ttl=MS] [stat]
 //	delete PATH [v=N] | set PATH data=D [v=N] | setacl PATH acl=A [v=N] | check PATH [v=N]
 //	multi, then indented operations   one transaction
@@ -46,6 +48,7 @@ type script struct {
 	tree  *znode.Tree
 	stamp znode.Stamp
 	who   session.ID
+	owner session.Owner
 	auth  []znode.Identity
 }
 
@@ -109,6 +112,8 @@ func (s *script) command(t *testing.T, words []string, ops []znode.Op) string {
 			scheme, id, _ := strings.Cut(w, ":")
 			s.auth = append(s.auth, znode.Identity{Scheme: scheme, ID: id})
 		}
+	case "on":
+		s.owner = parseOwner(t, arg)
 	case "stat", "ls", "get", "getacl", "tree", "hook":
 		return s.look(t, words[0], arg, words[1:])
 	case "multi":
@@ -120,7 +125,11 @@ func (s *script) command(t *testing.T, words []string, ops []znode.Op) string {
 }
 
 func (s *script) apply(op znode.Op) string {
-	txn := &znode.Txn{Session: s.who, Auth: s.auth, Op: op}
+	txn := &znode.Txn{Session: s.who, Owner: s.owner, Auth: s.auth, Op: op}
+	_, resumes := op.(*znode.ResumeSession)
+	if resumes {
+		txn.Session = 0
+	}
 	r, d := s.tree.Apply(s.stamp, txn)
 	out := formatResult(&r)
 	for _, c := range d.Changes {
@@ -129,7 +138,7 @@ func (s *script) apply(op znode.Op) string {
 	for _, x := range d.Excesses {
 		out += fmt.Sprintf(" [excess %s %s %d > %d]", x.Path, x.Limit, x.Used, x.Max)
 	}
-	if d.Zxid == 0 && len(d.Nodes)+len(d.Children)+len(d.Sessions)+len(d.Changes) > 0 {
+	if d.Zxid == 0 && (len(d.Nodes)+len(d.Children)+len(d.Changes) > 0 || len(d.Sessions) > 0 && !resumes) {
 		out += " EFFECTS WITHOUT A ZXID"
 	}
 	for _, sub := range r.Sub {
@@ -164,6 +173,9 @@ func formatResult(r *znode.Result) string {
 		out += " multi"
 	case znode.ResultSession:
 		out += fmt.Sprintf(" session=%d timeout=%d", int64(r.Session.ID), r.Session.TimeoutMs)
+		if o := r.Session.Owner; o != (session.Owner{}) {
+			out += fmt.Sprintf(" owner=%d", o.Bind)
+		}
 	}
 	return out
 }
