@@ -37,7 +37,7 @@ type Outcome struct {
 	Result znode.Result
 	// Changes are for watches; nil for a duplicate.
 	Changes []znode.Change
-	// Sessions opened or closed by it, in order; nil for a duplicate.
+	// Sessions opened, resumed or closed by it, in order; nil for a duplicate.
 	Sessions []znode.SessionEffect
 	// Excesses are quotas that it exceeded.
 	Excesses []znode.Excess

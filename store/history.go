@@ -41,37 +41,62 @@ func (s *Store) History(from int64) (changes iter.Seq2[HistoryEntry, error], com
 	}, from >= m.counts.HistoryFirst
 }
 
-// eachHistory calls yield with the changes in (from, to] until it returns false.
+// historyPiece is how many bytes of history are read at a time.
+const historyPiece = 256 << 10
+
+// eachHistory calls yield with the changes in (from, to] until it returns false. Nothing is
+// locked meanwhile.
 func (s *Store) eachHistory(from, to int64, yield func(HistoryEntry) bool) error {
-	if from >= to {
-		return nil
+	var piece []HistoryEntry
+	for from < to {
+		var err error
+		if piece, err = s.historyPiece(piece[:0], from, to); err != nil {
+			return err
+		}
+		for _, e := range piece {
+			if !yield(e) {
+				return nil
+			}
+		}
+		if len(piece) == 0 {
+			return nil
+		}
+		from = piece[len(piece)-1].Zxid
+	}
+	return nil
+}
+
+// historyPiece appends the next changes in (from, to], none if there are no more.
+func (s *Store) historyPiece(piece []HistoryEntry, from, to int64) ([]HistoryEntry, error) {
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if s.closed {
+		return nil, s.health.err()
 	}
 	snap := s.db.NewSnapshot()
-	defer snap.Close()
 	m, _, err := readMeta(snap)
-	if err != nil {
-		return err
+	if err == nil && m.counts.HistoryFirst > from {
+		err = ErrTrimmed
 	}
-	if m.counts.HistoryFirst > from {
-		return ErrTrimmed
-	}
-	// A record is found by its last zxid, so the first one may begin before from.
-	b := bounds{appendID(nil, tableHistory, from+1), []byte{tableHistory + 1}}
-	return scan(snap, b, func(key, value []byte) error {
-		more := true
-		err := decodeHistory(key, value, func(e HistoryEntry) bool {
-			if e.Zxid > to {
-				more = false
-			} else if e.Zxid > from {
-				more = yield(e)
+	if err == nil {
+		size := 0
+		// A record is found by its last zxid, so the first one may begin before from.
+		b := bounds{appendID(nil, tableHistory, from+1), []byte{tableHistory + 1}}
+		err = scan(snap, b, func(key, value []byte) error {
+			over := false
+			err := decodeHistory(key, value, func(e HistoryEntry) bool {
+				if over = e.Zxid > to; !over && e.Zxid > from {
+					piece = append(piece, e)
+				}
+				return !over
+			})
+			if size += len(value); err == nil && (over || size >= historyPiece) {
+				err = errStop
 			}
-			return more
+			return err
 		})
-		if err == nil && !more {
-			err = errStop
-		}
-		return err
-	})
+	}
+	return piece, errors.Join(err, snap.Close())
 }
 
 // writeHistory writes the batch's changes and trims what exceeds the bounds.

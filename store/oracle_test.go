@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -40,7 +41,7 @@ func newOracle() *oracle {
 func (o *oracle) apply(e entry) store.Outcome {
 	t := e.txn
 	var w *oracleWindow
-	if t.Seq > 0 && o.tree.Session(t.Session) != nil {
+	if s := o.tree.Session(t.Session); t.Seq > 0 && s != nil && (s.Owner == t.Owner || s.Owner.Bind == 0) {
 		if w = o.windows[t.Session]; w == nil {
 			w = &oracleWindow{results: make(map[int64]znode.Result)}
 			o.windows[t.Session] = w
@@ -108,6 +109,9 @@ func (g *generator) entries(n int) (all []entry, outcomes []store.Outcome) {
 }
 
 func (g *generator) note(s znode.SessionEffect) {
+	if slices.Contains(g.open, s.ID) && s.Session != nil {
+		return // resumed
+	}
 	if s.Session != nil {
 		g.open = append(g.open, s.ID)
 		return
@@ -125,24 +129,42 @@ func (g *generator) txn() *znode.Txn {
 	if len(g.open) < 3 || p < 2 {
 		op := &znode.OpenSession{TimeoutMs: 1000 + int32(p)}
 		op.Password[0] = byte(p)
-		return &znode.Txn{Op: op}
+		return &znode.Txn{Op: op, Owner: g.owner()}
 	}
 	id := g.open[g.r.IntN(len(g.open))]
 	switch {
 	case p < 4:
-		return &znode.Txn{Op: &znode.CloseSession{Session: id, Expired: true}}
-	case p < 5:
+		return &znode.Txn{Op: &znode.CloseSession{Session: id, Expired: true, Owner: g.ownerOf(id)}}
+	case p < 8:
+		op := &znode.ResumeSession{Session: id, Password: g.oracle.tree.Session(id).Password}
+		return &znode.Txn{Op: op, Owner: g.owner()}
+	case p < 9:
 		return g.number(&znode.Txn{Session: id, Op: &znode.CloseSession{Session: id}})
-	case p < 12:
+	case p < 16:
 		return &znode.Txn{Op: &znode.Reap{Path: g.path()}}
-	case p < 15:
+	case p < 19:
 		return &znode.Txn{Op: g.op()}
 	}
 	return g.number(&znode.Txn{Session: id, Op: g.op()})
 }
 
+// owner is one of a few connections, or nobody.
+func (g *generator) owner() session.Owner {
+	bind := uint64(g.r.IntN(4))
+	return session.Owner{Origin: min(bind, 1), Bind: bind}
+}
+
+// ownerOf is mostly the session's owner.
+func (g *generator) ownerOf(id session.ID) session.Owner {
+	if g.r.IntN(8) == 0 {
+		return g.owner()
+	}
+	return g.oracle.tree.Session(id).Owner
+}
+
 // number gives most writes a Seq: mostly the next, sometimes one again or too early.
 func (g *generator) number(t *znode.Txn) *znode.Txn {
+	t.Owner = g.ownerOf(t.Session)
 	var last, acked int64
 	if w := g.oracle.windows[t.Session]; w != nil {
 		last, acked = w.last, w.acked

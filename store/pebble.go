@@ -2,11 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 const (
@@ -31,7 +34,7 @@ func pebbleOptions(o *Options, h *health) *pebble.Options {
 		}
 	}
 	p := &pebble.Options{
-		FS:                          o.FS,
+		FS:                          markerFS{o.FS},
 		Logger:                      logger{o.Log},
 		CacheSize:                   blockCacheBytes,
 		MemTableSize:                memTableBytes,
@@ -57,6 +60,39 @@ func pebbleOptions(o *Options, h *health) *pebble.Options {
 		},
 	}
 	return p
+}
+
+// markerFS makes what Pebble's marker file names, the current manifest, durable before the
+// marker, and the marker before the older one goes: where a directory's changes may become
+// durable in any order, a crash could leave a marker without its manifest, or none, which
+// looks like an empty database. The log's databases need the same (see package replica).
+type markerFS struct{ vfs.FS }
+
+// Create implements vfs.FS.
+func (m markerFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if !strings.HasPrefix(m.PathBase(name), "marker.") {
+		return m.FS.Create(name, c)
+	}
+	if err := syncDir(m.FS, m.PathDir(name)); err != nil {
+		return nil, err
+	}
+	f, err := m.FS.Create(name, c)
+	if err == nil {
+		err = syncDir(m.FS, m.PathDir(name))
+	}
+	return f, err
+}
+
+// Unwrap implements vfs.FS.
+func (m markerFS) Unwrap() vfs.FS { return m.FS }
+
+// syncDir makes the entries of dir durable.
+func syncDir(on vfs.FS, dir string) error {
+	d, err := on.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // logger turns Pebble's messages into structured ones.

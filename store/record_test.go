@@ -39,6 +39,14 @@ func decodeNodeAgain(key, value []byte) ([]byte, error) {
 	return appendNode(nil, &h.node), nil
 }
 
+func decodeSessionAgain(key, value []byte) ([]byte, error) {
+	s, err := decodeSession(key, value)
+	if err != nil {
+		return nil, err
+	}
+	return wire.AppendSession(nil, s), nil
+}
+
 func samples() []sample {
 	path := func(table byte, p string) []byte { return appendPathKey(nil, table, p) }
 	acl := []znode.ACL{{Perms: 1, Scheme: "ip", ID: "::1"}}
@@ -51,14 +59,9 @@ func samples() []sample {
 		{"node TTL apart", path('n', "/a"), appendNode(nil, &znode.Node{Kind: znode.TTL, TTLMs: 300, Data: make([]byte, InlineDataMax+1)}), "6e0061", decodeNodeAgain},
 		{"children", path('c', "/a"), appendChildren(nil, znode.Children{Created: 200, Live: 3, Pzxid: 5}), "630061",
 			func(k, v []byte) ([]byte, error) { c, err := decodeChildren(k, v); return appendChildren(nil, c), err }},
-		{"session", appendID(nil, 's', 7), wire.AppendSession(nil, &session.Session{ID: 7, TimeoutMs: 4000, Password: [16]byte{1, 15: 2}}), "730000000000000007",
-			func(k, v []byte) ([]byte, error) {
-				s, err := decodeSession(k, v)
-				if err != nil {
-					return nil, err
-				}
-				return wire.AppendSession(nil, s), nil
-			}},
+		{"session", appendID(nil, 's', 7), wire.AppendSession(nil, &session.Session{ID: 7, TimeoutMs: 4000, Password: [16]byte{1, 15: 2}}), "730000000000000007", decodeSessionAgain},
+		{"session owned", appendID(nil, 's', 7), wire.AppendSession(nil, &session.Session{ID: 7, TimeoutMs: 4000, Owner: session.Owner{Origin: 1 << 63, Bind: 300}}),
+			"730000000000000007", decodeSessionAgain},
 		{"window", appendResultKey(nil, 7, 0), appendWindow(nil, 300, 2), "7200000000000000070000000000000000",
 			func(k, v []byte) ([]byte, error) {
 				l, a, err := decodeWindow(k, v)
@@ -97,6 +100,7 @@ var golden = map[string]string{
 	"node TTL apart": "010f8120000000000000ac0200",
 	"children":       "01c801030a",
 	"session":        "010ec03e01000000000000000000000000000002",
+	"session owned":  "020ec03e00000000000000000000000000000000ac028000000000000000",
 	"window":         "01ac0202",
 	"results":        "010701010012022f61",
 	"history":        "011210000000010101022f61010302026970033a3a31",

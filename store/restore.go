@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -28,9 +27,6 @@ type RestoreOptions struct {
 	Applied uint64
 }
 
-// restoreBatchBytes is how much Restore gives to Pebble at a time.
-const restoreBatchBytes = 1 << 20
-
 // Restore makes a store in dir from the snapshot in r. dir must be empty or not
 // exist. It is built beside dir, in dir.restoring, and gets its name only when it is
 // complete, checked and durable; after an error there is nothing at dir. The change
@@ -40,18 +36,24 @@ func Restore(dir string, r io.Reader, o RestoreOptions) (SnapshotInfo, error) {
 	if err := vacate(so.FS, dir); err != nil {
 		return SnapshotInfo{}, err
 	}
-	temp := dir + ".restoring"
-	if err := so.FS.RemoveAll(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return SnapshotInfo{}, fmt.Errorf("store: restore: remove what an earlier one left: %w", err)
+	b, err := newBuilder(dir+".restoring", &so)
+	if err != nil {
+		return SnapshotInfo{}, err
 	}
-	info, err := restoreInto(temp, r, &so, &o)
+	m := meta{}
+	if err = b.read(r); err == nil {
+		m, err = o.meta(b.in.meta)
+	}
 	if err == nil {
-		err = putInPlace(so.FS, temp, dir)
+		err = b.finish(m)
+	}
+	if err == nil {
+		err = move(so.FS, b.dir, dir)
 	}
 	if err != nil {
-		return SnapshotInfo{}, errors.Join(err, so.FS.RemoveAll(temp))
+		return SnapshotInfo{}, errors.Join(err, b.discard())
 	}
-	return info, nil
+	return b.in.info, nil
 }
 
 // vacate removes dir if it is empty and refuses it if it is not.
@@ -72,67 +74,14 @@ func vacate(on vfs.FS, dir string) error {
 	return nil
 }
 
-// putInPlace renames temp to dir durably.
-func putInPlace(on vfs.FS, temp, dir string) error {
-	if err := on.Rename(temp, dir); err != nil {
-		return fmt.Errorf("store: restore: %w", err)
-	}
-	parent, err := on.OpenDir(on.PathDir(dir))
-	if err != nil {
-		return fmt.Errorf("store: restore: %w", err)
-	}
-	if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
-		return fmt.Errorf("store: restore: %w", err)
-	}
-	return nil
-}
-
-// restoreInto writes the snapshot into a new Pebble in dir and closes it.
-func restoreInto(dir string, r io.Reader, so *Options, o *RestoreOptions) (info SnapshotInfo, err error) {
-	disk := newHealth()
-	options := pebbleOptions(so, disk)
-	options.ErrorIfExists = true
-	db, err := pebble.Open(dir, options)
-	if err != nil {
-		return info, fmt.Errorf("store: restore: %w", err)
-	}
-	batch := db.NewBatch()
-	defer func() { err = errors.Join(err, batch.Close(), db.Close()) }()
-	info, m, err := readSnapshot(r, func(key, value []byte) error {
-		if err := errors.Join(batch.Set(key, value, nil), disk.err()); err != nil || batch.Len() < restoreBatchBytes {
-			return err
-		}
-		if err := errors.Join(db.Apply(batch, pebble.NoSync), batch.Close()); err != nil {
-			return err
-		}
-		batch = db.NewBatch()
-		return nil
-	})
-	if err != nil {
-		return info, err
-	}
-	if err := restoredMeta(&m, o); err != nil {
-		return info, err
-	}
-	if err := batch.Set(metaKey, appendMeta(nil, &m), nil); err != nil {
-		return info, err
-	}
-	if err := db.Apply(batch, pebble.NoSync); err != nil {
-		return info, err
-	}
-	return info, disk.flush(db)
-}
-
-// restoredMeta turns a snapshot's meta into that of the restored store.
-func restoredMeta(m *meta, o *RestoreOptions) error {
+// meta turns a snapshot's meta into that of the restored store.
+func (o *RestoreOptions) meta(m meta) (meta, error) {
 	if o.RaiseEpoch {
 		epoch := m.zxid>>32 + 1
 		if epoch > math.MaxInt32 {
-			return fmt.Errorf("store: restore: zxid %#x is of the last epoch", m.zxid)
+			return m, fmt.Errorf("store: restore: zxid %#x is of the last epoch", m.zxid)
 		}
 		m.zxid, m.applied = epoch<<32, o.Applied
 	}
-	m.counts.HistoryFirst, m.counts.HistoryCount, m.counts.HistoryBytes = m.zxid, 0, 0
-	m.open, m.openedMs = segment{}, 0
-	return nil
+	return m, nil
 }

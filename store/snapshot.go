@@ -12,7 +12,8 @@ import (
 )
 
 // A snapshot is a stream of the replicated records, in key order, without the change
-// history. Integers are little-endian.
+// history. Integers are little-endian. A stream that continues one has the same header
+// and trailer, and only the chunks that were missing.
 //
 //	header:  "TENURESN", format (4), length of meta (4), meta record, CRC (4)
 //	chunk:   length (4, above 0), CRC (4), records
@@ -26,9 +27,9 @@ const (
 	snapshotMagic  = "TENURESN"
 	snapshotFormat = 1
 	chunkBytes     = 256 << 10
-	// chunkBytesMax bounds what a reader allocates. A chunk is longer than
-	// chunkBytes only by one record.
-	chunkBytesMax = 64 << 20
+	// chunkBytesMax bounds what a reader allocates. A chunk is longer than chunkBytes
+	// only by one record, and that is little more than the largest message, 64 MiB.
+	chunkBytesMax = 80 << 20
 	metaBytesMax  = 64 << 10
 	trailerBytes  = 8 + 8 + 8 + 4
 )
@@ -48,102 +49,6 @@ type SnapshotInfo struct {
 	Bytes   int64 // length of the stream
 }
 
-// WriteSnapshot writes the state as of the last Commit before the call to w. Commits
-// go on meanwhile and are not in it. Errors of w end it.
-func (s *Store) WriteSnapshot(w io.Writer) (SnapshotInfo, error) {
-	snap := s.db.NewSnapshot()
-	defer snap.Close()
-	m, _, err := readMeta(snap)
-	if err != nil {
-		return SnapshotInfo{}, err
-	}
-	out := snapshotWriter{w: w, info: SnapshotInfo{Applied: m.applied, Zxid: m.zxid, Digest: m.digest}}
-	if err := out.header(&m); err != nil {
-		return out.info, err
-	}
-	for table := byte('a'); table <= 'z'; table++ {
-		if !isReplicated(table) {
-			continue
-		}
-		if err := scan(snap, tableBounds(table), out.record); err != nil {
-			return out.info, err
-		}
-	}
-	return out.info, out.trailer()
-}
-
-type snapshotWriter struct {
-	w      io.Writer
-	info   SnapshotInfo
-	chunk  []byte // with room for length and CRC in front
-	chunks uint64
-}
-
-const chunkHeaderBytes = 8
-
-func (s *snapshotWriter) write(b []byte) error {
-	n, err := s.w.Write(b)
-	s.info.Bytes += int64(n)
-	if err != nil {
-		return fmt.Errorf("store: write snapshot at byte %d: %w", s.info.Bytes, err)
-	}
-	return nil
-}
-
-func (s *snapshotWriter) header(m *meta) error {
-	record := appendMeta(nil, m)
-	b := []byte(snapshotMagic)
-	b = binary.LittleEndian.AppendUint32(b, snapshotFormat)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(record)))
-	b = append(b, record...)
-	return s.write(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
-}
-
-func (s *snapshotWriter) record(key, value []byte) error {
-	if len(s.chunk) == 0 {
-		s.chunk = append(s.chunk, make([]byte, chunkHeaderBytes)...)
-	}
-	s.chunk = binary.AppendUvarint(s.chunk, uint64(len(key)))
-	s.chunk = append(s.chunk, key...)
-	s.chunk = binary.AppendUvarint(s.chunk, uint64(len(value)))
-	s.chunk = append(s.chunk, value...)
-	s.info.Records++
-	if len(s.chunk) < chunkBytes {
-		return nil
-	}
-	return s.flush()
-}
-
-func (s *snapshotWriter) flush() error {
-	if len(s.chunk) == 0 {
-		return nil
-	}
-	payload := s.chunk[chunkHeaderBytes:]
-	binary.LittleEndian.PutUint32(s.chunk, uint32(len(payload)))
-	binary.LittleEndian.PutUint32(s.chunk[4:], chunkCRC(s.chunks, payload))
-	s.chunks++
-	err := s.write(s.chunk)
-	s.chunk = s.chunk[:0]
-	return err
-}
-
-func chunkCRC(number uint64, payload []byte) uint32 {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], number)
-	return crc32.Update(crc32.Checksum(b[:], castagnoli), castagnoli, payload)
-}
-
-func (s *snapshotWriter) trailer() error {
-	if err := s.flush(); err != nil {
-		return err
-	}
-	b := binary.LittleEndian.AppendUint32(nil, 0)
-	b = binary.LittleEndian.AppendUint64(b, uint64(s.info.Records))
-	b = binary.LittleEndian.AppendUint64(b, s.chunks)
-	b = binary.LittleEndian.AppendUint64(b, s.info.Digest)
-	return s.write(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
-}
-
 // VerifySnapshot reads a whole snapshot and checks it: checksums, that every record
 // decodes, counts and digest. It keeps one chunk and the sessions' windows in
 // memory. What it refuses is ErrSnapshot.
@@ -155,37 +60,61 @@ func VerifySnapshot(r io.Reader) (SnapshotInfo, error) {
 // readSnapshot checks the snapshot in r and calls each with its records, which are
 // only valid during the call. Only if it returns no error was all of it sound.
 func readSnapshot(r io.Reader, each func(key, value []byte) error) (SnapshotInfo, meta, error) {
-	in := snapshotReader{r: r, audit: newAudit()}
-	m, err := in.header()
-	if err != nil {
-		return SnapshotInfo{}, m, err
+	in := snapshotReader{audit: newAudit()}
+	if err := in.run(r, each); err != nil {
+		return SnapshotInfo{}, in.meta, err
 	}
-	in.info.Applied, in.info.Zxid, in.info.Digest = m.applied, m.zxid, m.digest
-	for {
-		payload, err := in.nextChunk()
-		if err != nil {
-			return SnapshotInfo{}, m, err
-		}
-		if payload == nil {
-			break
-		}
-		if err := in.records(payload, each); err != nil {
-			return SnapshotInfo{}, m, err
-		}
-	}
-	if err := in.trailer(&m); err != nil {
-		return SnapshotInfo{}, m, err
-	}
-	return in.info, m, nil
+	return in.info, in.meta, nil
 }
 
+// snapshotReader reads a snapshot. What it has read up to the end of a chunk stays valid
+// when the stream breaks: it can go on with one that continues there.
 type snapshotReader struct {
 	r      io.Reader
+	meta   meta // the header's
+	begun  []byte
 	info   SnapshotInfo
 	audit  *audit
 	chunk  []byte
 	chunks uint64
 	last   []byte // key before this one
+	// spoiled: a whole chunk was taken that turned out to be wrong.
+	spoiled bool
+}
+
+// run reads r to its end. r begins with a header, and if this is not the first call,
+// goes on behind the chunks that were read.
+func (s *snapshotReader) run(r io.Reader, each func(key, value []byte) error) error {
+	s.r = r
+	if err := s.header(); err != nil {
+		return err
+	}
+	for {
+		payload, err := s.nextChunk()
+		if err != nil {
+			return err
+		}
+		s.spoiled = true // unless all of it is right
+		if payload == nil {
+			break
+		}
+		if err := s.records(payload, each); err != nil {
+			return err
+		}
+		s.chunks++
+		s.spoiled = false
+	}
+	err := s.trailer(&s.meta)
+	s.spoiled = err != nil
+	return err
+}
+
+// position is where a stream has to go on.
+func (s *snapshotReader) position() []byte {
+	if s.chunks == 0 {
+		return nil
+	}
+	return appendPosition(nil, s.chunks, s.info.Records, s.last)
 }
 
 // refuse is the error of an unsound stream.
@@ -206,34 +135,40 @@ func (s *snapshotReader) read(b []byte, what string) error {
 	return nil
 }
 
-func (s *snapshotReader) header() (meta, error) {
+// header reads the header, which must be the same in all streams of one snapshot.
+func (s *snapshotReader) header() error {
 	b := make([]byte, len(snapshotMagic)+8)
 	if err := s.read(b, "the header"); err != nil {
-		return meta{}, err
+		return err
 	}
 	if string(b[:len(snapshotMagic)]) != snapshotMagic {
-		return meta{}, s.refuse("it begins with %q, not %q", b[:len(snapshotMagic)], snapshotMagic)
+		return s.refuse("it begins with %q, not %q", b[:len(snapshotMagic)], snapshotMagic)
 	}
 	format, n := binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint32(b[12:])
 	if format != snapshotFormat {
-		return meta{}, s.refuse("format %d, this program knows %d", format, snapshotFormat)
+		return s.refuse("format %d, this program knows %d", format, snapshotFormat)
 	}
 	if n > metaBytesMax {
-		return meta{}, s.refuse("meta of %d bytes, at most %d", n, metaBytesMax)
+		return s.refuse("meta of %d bytes, at most %d", n, metaBytesMax)
 	}
 	b = append(b, make([]byte, n+4)...)
 	if err := s.read(b[16:], "the header"); err != nil {
-		return meta{}, err
+		return err
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
-		return meta{}, s.refuse("the header's checksum is wrong")
+		return s.refuse("the header's checksum is wrong")
+	}
+	if s.begun != nil && !bytes.Equal(s.begun, b) {
+		return s.refuse("it does not continue the snapshot that was begun")
 	}
 	m, err := decodeMeta(body[16:])
 	if err != nil {
-		return meta{}, s.refuse("%v", err)
+		return s.refuse("%v", err)
 	}
-	return m, nil
+	s.begun, s.meta = b, m
+	s.info.Applied, s.info.Zxid, s.info.Digest = m.applied, m.zxid, m.digest
+	return nil
 }
 
 // nextChunk returns the next chunk's records, nil at the trailer.
@@ -264,7 +199,6 @@ func (s *snapshotReader) nextChunk() ([]byte, error) {
 	if chunkCRC(s.chunks, s.chunk) != binary.LittleEndian.Uint32(head[4:]) {
 		return nil, s.refuse("the checksum of chunk %d is wrong", s.chunks)
 	}
-	s.chunks++
 	return s.chunk, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -163,6 +164,27 @@ func TestRestoreRefusesNonEmptyDirectory(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+}
+
+// Goal: the largest data that a message can bring is in a snapshot that can be read. Method: data
+// of 64 MiB behind data that nearly fills a chunk.
+func TestSnapshotOfLargestData(t *testing.T) {
+	s := mustOpen(t, vfs.NewMem(), store.Options{})
+	defer mustClose(t, s)
+	for path, size := range map[string]int{"/a": 250 << 10, "/b": 64 << 20} {
+		if out := write(t, s, create(path, make([]byte, size))); out[0].Result.Err != znode.OK {
+			t.Fatal(out[0].Result.Err)
+		}
+	}
+	r, w := io.Pipe()
+	go func() {
+		_, err := s.WriteSnapshot(w)
+		w.CloseWithError(err)
+	}()
+	if _, err := store.VerifySnapshot(r); err != nil {
+		t.Error(err)
+	}
+	r.Close()
 }
 
 // Goal: the end of a session with very many ephemerals works, and restart and

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,10 +81,16 @@ func (o *Options) validate() error {
 // Batch's methods; any number may call the read methods. A read must not run while
 // Commit runs: the owner holds a lock (shared for reads, exclusive for Commit),
 // because what must be atomic with Commit (answers, watch events) is the owner's.
-// Applied, LastZxid, Digest, Counts, Durable, Flush and WriteSnapshot, and the range
-// over what History returned, need no lock.
+// Applied, LastZxid, Digest, Counts, Durable, Flush, Metrics, Snapshot, WriteSnapshot and
+// the methods of a Source, and the range over what History returned, need no lock, nor
+// do Incoming and its methods.
 type Store struct {
-	o      Options
+	o   Options
+	dir string
+	// use is held shared where the database is used without the owner's lock, and
+	// exclusively by Adopt, which replaces db and health. Never over anybody else's I/O.
+	use    sync.RWMutex
+	closed bool // by an Adopt that failed
 	db     *pebble.DB
 	cache  *cache
 	known  presence
@@ -92,6 +99,11 @@ type Store struct {
 
 	// Written by Commit, read by reads and by the writer.
 	sessions map[session.ID]*session.Session
+
+	sources struct {
+		sync.Mutex
+		open map[*Source]struct{}
+	}
 
 	// Owned by the writer.
 	batch    Batch
@@ -107,12 +119,13 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := newStore(o)
+	s.dir = dir
 	db, err := pebble.Open(dir, pebbleOptions(&o, s.health))
 	if err != nil {
 		return nil, fmt.Errorf("store: open %s: %w", dir, err)
 	}
 	s.db, s.known.db = db, db
-	if err := s.load(); err != nil {
+	if err := errors.Join(s.load(), s.clear()); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -126,6 +139,7 @@ func newStore(o Options) *Store {
 		sessions: make(map[session.ID]*session.Session),
 		windows:  make(map[session.ID]*window),
 	}
+	s.sources.open = make(map[*Source]struct{})
 	s.batch.init(s)
 	return s
 }
@@ -194,8 +208,11 @@ func (s *Store) loadSegments() error {
 }
 
 // Close flushes and closes. No method may be called afterwards, and no range over a
-// History may be going on.
+// History may be going on, nor a Source be open.
 func (s *Store) Close() error {
+	if s.closed {
+		return nil
+	}
 	s.known.close()
 	flushErr := s.health.flush(s.db)
 	if err := errors.Join(flushErr, s.db.Close()); err != nil {
@@ -232,6 +249,8 @@ func (s *Store) Counts() Counts { return s.now.Load().counts }
 // Durable is the index of the last entry whose effects would survive a power cut
 // now, 0 if that cannot be told.
 func (s *Store) Durable() uint64 {
+	s.use.RLock()
+	defer s.use.RUnlock()
 	index, err := s.durable()
 	if err != nil {
 		s.o.Log.Error("cannot tell what is durable", "err", err)
@@ -241,6 +260,9 @@ func (s *Store) Durable() uint64 {
 }
 
 func (s *Store) durable() (uint64, error) {
+	if s.closed {
+		return 0, s.health.err()
+	}
 	it, err := s.db.NewIter(&pebble.IterOptions{
 		LowerBound: metaKey, UpperBound: []byte{tableMeta + 1}, OnlyReadGuaranteedDurable: true,
 	})
@@ -257,6 +279,8 @@ func (s *Store) durable() (uint64, error) {
 // Flush makes everything committed before the call durable and returns Durable. It
 // may run beside Commit.
 func (s *Store) Flush() (uint64, error) {
+	s.use.RLock()
+	defer s.use.RUnlock()
 	if err := s.health.flush(s.db); err != nil {
 		return 0, err
 	}

@@ -50,8 +50,8 @@ type seqRange struct{ first, last int64 }
 // admit decides about a write's Seq. It returns the window in which the result is
 // to be kept (nil if it is not) or, if the write is not to be applied, what to say.
 func (b *Batch) admit(t *znode.Txn) (*window, *Outcome) {
-	if t.Seq <= 0 || b.view.Session(t.Session) == nil {
-		return nil, nil // znode.Apply refuses a session that is not open
+	if s := b.view.Session(t.Session); t.Seq <= 0 || s == nil || !s.OwnedBy(t.Owner) {
+		return nil, nil // znode.Apply refuses a session that is over or another connection's
 	}
 	w := b.s.windows[t.Session]
 	if w == nil {

@@ -180,3 +180,44 @@ func TestResultsOfABatchAreOneRecord(t *testing.T) {
 	}
 	mustClose(t, w.s)
 }
+
+// Goal: what a connection still sends whose session went on elsewhere changes nothing: no
+// znode, no number used up, no result forgotten; and the resume itself changes the digest and
+// survives a restart. Method: writes of the old and of the new connection around a resume, in
+// one batch and in several.
+func TestMovedSessionsWritesUseNoNumber(t *testing.T) {
+	for _, size := range []int{1, 8} {
+		w := newWindowTest(t)
+		before, after := session.Owner{Origin: 5, Bind: 1}, session.Owner{Origin: 6, Bind: 1}
+		from := func(o session.Owner, e entry) entry {
+			e.txn.Owner = o
+			return e
+		}
+		resume := func(o session.Owner) entry {
+			return entry{znode.Stamp{TimeMs: 1}, &znode.Txn{Owner: o, Op: &znode.ResumeSession{Session: w.id}}}
+		}
+		play(t, w.s, []entry{resume(before)}, 1)
+		out := play(t, w.s, []entry{
+			from(before, w.numbered(1, 0)), resume(after), from(before, w.numbered(2, 1)), from(before, w.numbered(1, 0)),
+			from(after, w.numbered(1, 0)), from(after, w.numbered(2, 0)), from(before, w.numbered(9, 2)),
+		}, size)
+		for i, want := range []znode.Error{znode.OK, znode.OK, znode.SessionMoved, znode.SessionMoved, znode.OK, znode.OK, znode.SessionMoved} {
+			if out[i].Result.Err != want || out[i].Gap {
+				t.Errorf("size %d, write %d: %v, gap %v; want %v", size, i, out[i].Result.Err, out[i].Gap, want)
+			}
+		}
+		if !reflect.DeepEqual(out[4].Result, out[0].Result) || w.children() != 2 || w.s.Counts().Results != 2 {
+			t.Errorf("size %d: resent %+v, was %+v; %d children, counts %+v", size, out[4].Result, out[0].Result, w.children(), w.s.Counts())
+		}
+		zxid, digest := w.s.LastZxid(), w.s.Digest()
+		play(t, w.s, []entry{resume(before)}, 1)
+		if w.s.Digest() == digest || w.s.LastZxid() != zxid {
+			t.Errorf("size %d: a resume at zxid %d took one, or left the digest %#x", size, zxid, digest)
+		}
+		play(t, w.s, []entry{resume(after)}, 1)
+		w.reopen()
+		if s := w.s.Session(w.id); s == nil || s.Owner != after || w.s.Digest() != digest {
+			t.Errorf("size %d: after a restart the session is %+v, digest %#x, was %#x", size, s, w.s.Digest(), digest)
+		}
+	}
+}
