@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,19 +21,23 @@ type countMachine struct {
 	done    chan struct{}
 }
 
-func (m *countMachine) Apply(entries []Entry) error {
+func (m *countMachine) Apply(entries []Entry) (own int, err error) {
 	for _, e := range entries {
 		m.applied = e.Index
+		own += len(e.Data) / benchBytes
 		if m.done != nil && e.Data != nil {
 			for range len(e.Data) / benchBytes {
 				m.done <- struct{}{}
 			}
 		}
 	}
-	return nil
+	return own, nil
 }
-func (m *countMachine) Applied() uint64        { return 0 }
-func (m *countMachine) Flush() (uint64, error) { return 0, nil }
+func (m *countMachine) Recover(uint64) (uint64, error)        { return 0, nil }
+func (m *countMachine) Snapshot() (SnapshotSource, error)     { return nil, errors.ErrUnsupported }
+func (m *countMachine) Incoming(uint64) (SnapshotSink, error) { return nil, errors.ErrUnsupported }
+func (m *countMachine) Install(uint64, func(uint64)) error    { return errors.ErrUnsupported }
+func (m *countMachine) Flush() (uint64, error)                { return 0, nil }
 
 // benchBytes is the size of a proposal in the benchmarks.
 const benchBytes = 128

@@ -10,11 +10,11 @@ import (
 // Check verifies the log of a member that is not running, as Open does, and writes
 // nothing: that all of it can be read and that a state whose last entry is applied
 // belongs to it. Then it calls each with the entries behind applied, in order, committed
-// or not. Of o only ID, FS and Log count. Errors are those of Open, and what each returns.
+// or not. Of o only FS and Log count. Errors are those of Open, and what each returns.
 func Check(dir string, o Options, applied uint64, each func(Entry) error) (err error) {
 	o.withDefaults()
 	var background error
-	l, err := openLog(dir, o.FS, o.ID, nil, true, o.Log, func(err error) { background = errors.Join(background, err) })
+	l, err := openLog(dir, o.FS, anyMember, 0, nil, true, o.Log, func(err error) { background = errors.Join(background, err) })
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // a few entries whose newest file is cut; its files are compared before and after.
 func TestCheckReadsOnly(t *testing.T) {
 	disk := vfs.NewMem()
-	l, err := openLog("log", disk, 1, []uint64{1}, false, discard, func(err error) { t.Error(err) })
+	l, err := openLog("log", disk, 1, 0, []uint64{1}, false, discard, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}

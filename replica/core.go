@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -40,6 +41,13 @@ type core struct {
 	commit   uint64
 	conf     conf
 	ownStart uint64 // index of the first entry of this member's term as leader, 0 before it is known
+	// forgot: leader was changed behind Raft's back, which does not tell of it if it changes
+	// back before the next call of ready.
+	forgot bool
+	// proposedConf is the number of the newest change of members among this leader's entries.
+	proposedConf uint64
+	// departed is how far the log of each member that a change removed was known to be.
+	departed map[uint64]uint64
 
 	// reads wait until an entry of the leader's own term is committed: before, the
 	// commit index that a restarted member knows may be older than what it had
@@ -56,7 +64,8 @@ type effects struct {
 	applies  []*raftpb.Message // MsgStorageApply, in order
 	messages []*raftpb.Message // to peers
 	reads    []raft.ReadState  // read requests that are confirmed
-	conf     *conf             // the configuration changed
+	conf     *conf             // the configuration changed, and was this before
+	restored bool              // it did so with a snapshot, which has it
 	role     bool              // role, leader or term changed
 }
 
@@ -97,14 +106,24 @@ func newCore(id uint64, l *log, lg *slog.Logger) (*core, error) {
 			return nil, err
 		}
 	}
+	if len(changes) > 0 { // snapshots bear what the log knows, and a cut of it writes that
+		if err := l.setConf(c.conf); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
 }
 
 // sole reports whether this member is the whole ensemble.
 func (c *core) sole() bool {
 	s := c.conf.state
-	return len(s.GetVoters()) == 1 && s.GetVoters()[0] == c.id &&
-		len(s.GetVotersOutgoing()) == 0 && len(s.GetLearners()) == 0 && len(s.GetLearnersNext()) == 0
+	return c.soleVoter() && len(s.GetLearners()) == 0 && len(s.GetLearnersNext()) == 0
+}
+
+// soleVoter reports whether this member alone decides.
+func (c *core) soleVoter() bool {
+	s := c.conf.state
+	return len(s.GetVoters()) == 1 && s.GetVoters()[0] == c.id && len(s.GetVotersOutgoing()) == 0
 }
 
 func (c *core) isLeader() bool { return c.role == raft.StateLeader }
@@ -172,6 +191,9 @@ func (c *core) ready(e *effects) (bool, error) {
 			case raft.LocalAppendThread:
 				e.appends = append(e.appends, m)
 				c.observe(m, e)
+				if err := c.restored(m.GetSnapshot(), e); err != nil {
+					return true, err
+				}
 			case raft.LocalApplyThread:
 				e.applies = append(e.applies, m)
 				if err := c.changeConfs(m.GetEntries(), e); err != nil {
@@ -183,7 +205,30 @@ func (c *core) ready(e *effects) (bool, error) {
 		}
 		c.releaseReads()
 	}
+	if c.forgot {
+		c.forgot = false
+		if lead := c.node.BasicStatus().Lead; lead != c.leader {
+			c.leader, e.role, some = lead, true, true
+		}
+	}
 	return some, nil
+}
+
+// restored takes the configuration of a snapshot, if there is one.
+func (c *core) restored(s *raftpb.Snapshot, e *effects) error {
+	if raft.IsEmptySnap(s) {
+		return nil
+	}
+	before := c.conf
+	changed, err := snapshotConf(s)
+	if err != nil {
+		return err
+	}
+	c.conf, e.restored = changed, true
+	if e.conf == nil {
+		e.conf = &before
+	}
+	return nil
 }
 
 // observe keeps term, commit index and the beginning of the own term up to date.
@@ -198,6 +243,7 @@ func (c *core) observe(m *raftpb.Message, e *effects) {
 		c.ownStart = 0
 		return
 	}
+	c.observeConf(m.GetEntries())
 	if c.ownStart != 0 {
 		return
 	}
@@ -209,13 +255,16 @@ func (c *core) observe(m *raftpb.Message, e *effects) {
 	}
 }
 
-// releaseReads passes on the reads that waited, once they can be answered or are lost.
+// releaseReads passes on the reads that waited, once they can be answered; if the lead is
+// lost they are forgotten.
 func (c *core) releaseReads() {
 	if len(c.reads) == 0 || c.isLeader() && !c.settled() {
 		return
 	}
-	for _, ctx := range c.reads {
-		c.node.ReadIndex(ctx)
+	if c.isLeader() {
+		for _, ctx := range c.reads {
+			c.node.ReadIndex(ctx)
+		}
 	}
 	clear(c.reads)
 	c.reads = c.reads[:0]
@@ -227,11 +276,13 @@ func (c *core) changeConfs(entries []*raftpb.Entry, e *effects) error {
 		if !isConfChange(entry) || entry.GetIndex() <= c.conf.index {
 			continue
 		}
+		before := c.conf
 		if err := c.changeConf(entry); err != nil {
 			return err
 		}
-		changed := c.conf
-		e.conf = &changed
+		if e.conf == nil {
+			e.conf = &before
+		}
 	}
 	return nil
 }
@@ -247,7 +298,21 @@ func (c *core) changeConf(e *raftpb.Entry) error {
 	} else if err := proto.Unmarshal(e.GetData(), cc); err != nil {
 		return fmt.Errorf("replica: configuration change in entry %d: %w", e.GetIndex(), err)
 	}
-	c.conf = conf{index: e.GetIndex(), state: c.node.ApplyConfChange(cc)}
+	before := c.progress()
+	state := c.node.ApplyConfChange(cc)
+	next, err := c.conf.next(cc.GetContext(), c.conf.state, state)
+	if err != nil {
+		return fmt.Errorf("replica: configuration change in entry %d: %w", e.GetIndex(), err)
+	}
+	if c.departed == nil {
+		c.departed = map[uint64]uint64{}
+	}
+	for id, p := range before {
+		if slices.Contains(next.removed, id) {
+			c.departed[id] = p.Match
+		}
+	}
+	c.conf = conf{index: e.GetIndex(), state: state, members: next}
 	return nil
 }
 

@@ -49,7 +49,7 @@ func (e *ensemble) ids() []uint64 {
 
 // start opens member id; after a crash it starts from what was synced.
 func (e *ensemble) start(id uint64, fs *vfs.MemFS, voters []uint64) *member {
-	l, err := openLog("log", fs, id, voters, false, discard, func(err error) { e.t.Error(err) })
+	l, err := openLog("log", fs, id, 0, voters, false, discard, func(err error) { e.t.Error(err) })
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -102,8 +102,8 @@ func (e *ensemble) carryOut(m *member) bool {
 		e.printf("%d is %s in term %d, leader %d", m.id, strings.TrimPrefix(m.core.role.String(), "State"), m.core.term, m.core.leader)
 	}
 	if eff.conf != nil {
-		e.printf("%d has configuration %s", m.id, raft.DescribeConfState(eff.conf.state))
-		if err := m.log.setConf(*eff.conf); err != nil {
+		e.printf("%d has configuration %s", m.id, raft.DescribeConfState(m.core.conf.state))
+		if err := m.log.setConf(m.core.conf); err != nil {
 			e.t.Fatal(err)
 		}
 	}
@@ -250,7 +250,7 @@ func (e *ensemble) status() {
 // written down, message by message. Method: the scripts in testdata, each with its own
 // ensemble; -rewrite writes down what happens now.
 func TestCoreScripts(t *testing.T) {
-	cryptotest.SetGlobalRandom(t, 1)
+	cryptotest.SetGlobalRandom(t, 2)
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		e := &ensemble{t: t, members: map[uint64]*member{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

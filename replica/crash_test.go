@@ -53,11 +53,11 @@ func (c *crasher) hook(disk *vfs.MemFS, m *memoryMachine, depth int) vfs.FS {
 			return nil // a crash within the start after a crash: a sample
 		}
 		m.mu.Lock()
-		acked := slices.Clone(m.got)
+		acked, flushed := slices.Clone(m.got), m.flushed()
 		left := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 10, 50, 90, 100}[rng.IntN(5)], RNG: rng})
 		m.mu.Unlock()
 		c.crashes.Add(1)
-		c.restart(left, m.restarted(), acked, depth)
+		c.restart(left, flushed, acked, depth)
 		return nil
 	}))
 }
@@ -77,7 +77,7 @@ func (c *crasher) restart(left *vfs.MemFS, m *memoryMachine, acked []string, dep
 		c.t.Errorf("crash %d, depth %d, seed %d: %+v", c.crashes.Load(), depth, c.seed, err)
 		return
 	}
-	err = errors.Join(barrier(r), r.Propose([]byte("after")), barrier(r), r.Close())
+	err = errors.Join(barrier(r), tell(r, "after"), barrier(r), r.Close())
 	got := m.snapshot()
 	if n := len(got); n <= len(acked) || !slices.Equal(got[:len(acked)], acked) || got[n-1] != "after" {
 		err = errors.Join(err, fmt.Errorf("%d proposals were acknowledged, %d are left, or others", len(acked), n))

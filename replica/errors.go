@@ -2,16 +2,20 @@ package replica
 
 import "errors"
 
-// Errors of Propose and Barrier.
+// Errors of a Replica's methods.
 var (
 	// ErrStopped: the member was closed or has failed. Whether what was proposed
 	// before is committed is unknown unless the machine saw it.
 	ErrStopped = errors.New("replica: stopped")
 	// ErrBusy: Options.MaxWaitingBytes are waiting already; nothing was queued.
 	ErrBusy = errors.New("replica: too many bytes are waiting to be proposed")
-	// ErrNoLeader: this member is not the leader (Propose), or no leader confirmed
-	// itself within an election timeout (Barrier).
+	// ErrNoLeader: this member does not lead in the term (ProposeVolatile), or no leader
+	// confirmed itself within three election timeouts (Barrier).
 	ErrNoLeader = errors.New("replica: no leader")
+	// ErrNoSuccessor: no other voter answers and has all of the log.
+	ErrNoSuccessor = errors.New("replica: no other voter is fit to lead")
+	// ErrUnreachable: there is no connection to the peer.
+	ErrUnreachable = errors.New("replica: not reachable")
 )
 
 // Errors of Open, each wrapped with what was found where.
@@ -27,8 +31,9 @@ var (
 	ErrStateBehindLog = errors.New("replica: the state ends before the beginning of the log")
 	// ErrIdentity: the directory belongs to another member.
 	ErrIdentity = errors.New("replica: the log belongs to another member")
+	// ErrNoNetwork: the log has other members, and there is no way to reach them.
+	ErrNoNetwork = errors.New("replica: the log has other members, and there is no network")
 )
 
-// errSnapshot is returned for a snapshot that arrives although the state machine has
-// no way to install one.
-var errSnapshot = errors.New("replica: the state machine cannot install a snapshot")
+// ErrWiped: a member came back without what it had: see Replica.Known.
+var ErrWiped = errors.New("replica: the member was wiped")

@@ -3,14 +3,17 @@ package replica
 import (
 	"testing"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // gathering is a loop whose last entry had answered proposals, of which some wait again.
 func gathering(answered, waiting int) *loop {
 	r := &Replica{}
-	r.in.wake, r.in.mu.bytesMax = make(chan struct{}, 1), 1<<20
+	r.in.init(1 << 20)
 	r.syncNs.Store(int64(time.Second)) // the bound is gatherMax then
-	l := &loop{r: r, answered: answered}
+	alone := conf{state: &raftpb.ConfState{Voters: []uint64{1}}}
+	l := &loop{r: r, core: &core{id: 1, conf: alone}, lastSealed: answered}
 	for range waiting {
 		if err := r.in.propose([][]byte{nil}); err != nil {
 			panic(err)

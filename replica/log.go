@@ -31,6 +31,13 @@ type log struct {
 	db    *pebble.DB
 	lock  *pebble.Lock
 	fatal *fatalLogger
+	identity
+
+	// peers has the instances of the members that have been met.
+	peers struct {
+		sync.Mutex
+		instances map[uint64]uint64
+	}
 
 	// wmu is held while a batch is built and committed, so that batches carry
 	// their numbers in the order in which they are in the write-ahead log.
@@ -50,6 +57,7 @@ type log struct {
 		last                  uint64
 		tail                  tail
 		conf                  conf
+		lag                   lag
 		bytes                 int64 // cost of the entries; an estimate after truncation
 		appended              int64 // cost of the entries written since the log was opened
 		err                   error // first failed read; raft turns it into a panic, which the loop catches
@@ -58,9 +66,12 @@ type log struct {
 	applied uint64
 }
 
+// anyMember opens the log of whatever member it is.
+const anyMember = 0
+
 // openLog opens or creates the log in dir and verifies all of it. voters is the
-// membership of a new log. With readOnly it must exist, and nothing is written.
-func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, readOnly bool, lg *slog.Logger, background func(error)) (_ *log, err error) {
+// membership of a new log, none if it is to join an ensemble, and cluster its ensemble. With readOnly it must exist, and nothing is written.
+func openLog(dir string, fs vfs.FS, id, cluster uint64, voters []uint64, readOnly bool, lg *slog.Logger, background func(error)) (_ *log, err error) {
 	if !readOnly {
 		if err := mkdir(fs, dir); err != nil {
 			return nil, fmt.Errorf("replica: creating %s: %w", dir, err)
@@ -123,11 +134,11 @@ func openLog(dir string, fs vfs.FS, id uint64, voters []uint64, readOnly bool, l
 		return nil, fmt.Errorf("%w: %s has a member's files, but its database is empty", ErrCorrupt, dir)
 	}
 	if fresh {
-		if err := l.bootstrap(id, voters); err != nil {
+		if err := l.bootstrap(id, cluster, voters); err != nil {
 			return nil, err
 		}
 	}
-	return l, l.load(id)
+	return l, l.load(id, readOnly)
 }
 
 // mkdir creates dir and makes its entry in the parent durable.
@@ -160,19 +171,24 @@ func (l *log) isFresh() (bool, error) {
 }
 
 // bootstrap writes the state of a new ensemble: entry 1 counts as truncated, so that a
-// member that joins later with an empty log gets the configuration with a snapshot.
-func (l *log) bootstrap(id uint64, voters []uint64) error {
-	rec, err := encodeConf(conf{index: 1, state: &raftpb.ConfState{Voters: voters}})
+// member that joins later with an empty log gets the configuration with a snapshot. Without
+// voters it is that member's log, which has nothing at all.
+func (l *log) bootstrap(id, cluster uint64, voters []uint64) error {
+	first := uint64(1)
+	if len(voters) == 0 {
+		first = 0
+	}
+	rec, err := encodeConf(conf{index: first, state: &raftpb.ConfState{Voters: voters}})
 	if err != nil {
 		return err
 	}
 	b := l.db.NewBatch()
-	h := head{Term: 1, Commit: 1, Last: 1, Seq: 1}
+	h := head{Term: first, Commit: first, Last: first, Seq: 1}
 	err = errors.Join(
 		b.Set(headKey, appendHead(nil, h), nil),
 		b.Set(confKey, rec, nil),
-		b.Set(identityKey, encodePair(identityKey, formatVersion, id), nil),
-		b.Set(truncKey, encodePair(truncKey, 1, 1), nil),
+		b.Set(identityKey, encodeIdentity(newIdentity(id, cluster)), nil),
+		b.Set(truncKey, encodePair(truncKey, first, first), nil),
 	)
 	if err == nil {
 		err = l.commit(b, pebble.Sync)

@@ -10,11 +10,11 @@ import (
 
 // load reads and verifies everything: identity, head, configuration, truncation, and
 // every entry: no hole, terms that never go back, the end where the head says.
-func (l *log) load(id uint64) error {
+func (l *log) load(id uint64, readOnly bool) error {
 	var c conf
-	var format, owner uint64
+	var format uint64
 	err := errors.Join(
-		l.get(identityKey, func(v []byte) (err error) { format, owner, err = decodePair(identityKey, v); return err }),
+		l.get(identityKey, func(v []byte) (err error) { l.identity, format, err = decodeIdentity(v); return err }),
 		l.get(headKey, func(v []byte) (err error) { l.wmu.head, err = decodeHead(v); return err }),
 		l.get(confKey, func(v []byte) (err error) { c, err = decodeConf(v); return err }),
 		l.get(truncKey, func(v []byte) (err error) {
@@ -25,13 +25,11 @@ func (l *log) load(id uint64) error {
 	switch {
 	case err != nil:
 		return err
-	case format != formatVersion:
-		return fmt.Errorf("%w: format %d, this program writes format %d", ErrIdentity, format, formatVersion)
-	case owner != id:
-		return fmt.Errorf("%w: it was written by member %d, not %d", ErrIdentity, owner, id)
+	case l.member != id && id != anyMember:
+		return fmt.Errorf("%w: it was written by member %d, not %d", ErrIdentity, l.member, id)
 	}
 	l.mu.conf = c
-	if err := l.loadEntries(); err != nil {
+	if err := errors.Join(l.loadPeers(), l.loadEntries()); err != nil {
 		return err
 	}
 	h := &l.wmu.head
@@ -46,6 +44,9 @@ func (l *log) load(id uint64) error {
 	}
 	// What could be read is on disk: Open flushed what it read from the write-ahead log.
 	h.Synced = h.Seq
+	if format < identityFormat && !readOnly {
+		return l.upgradeIdentity()
+	}
 	return nil
 }
 

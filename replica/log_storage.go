@@ -113,14 +113,11 @@ func (l *log) lastIndex() uint64 {
 
 // Snapshot implements raft.Storage. Raft asks for one when a follower needs entries
 // that were truncated. The state is not part of the log, so what is returned is the
-// place where the log begins; whoever sends it sends the state with it.
+// place where the log begins: loop.sendSnapshot puts what it really sends in its place.
 func (l *log) Snapshot() (*raftpb.Snapshot, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.conf.index > l.mu.truncIndex {
-		return nil, raft.ErrSnapshotTemporarilyUnavailable
-	}
-	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+	return &raftpb.Snapshot{Data: l.mu.conf.snapshotData(), Metadata: &raftpb.SnapshotMetadata{
 		ConfState: l.mu.conf.state,
 		Index:     new(l.mu.truncIndex),
 		Term:      new(l.mu.truncTerm),

@@ -24,8 +24,9 @@ func (l *log) write(msgs []*raftpb.Message) (written, error) {
 	h := l.wmu.head
 	w := written{synced: mustSync(h, msgs)}
 	for _, m := range msgs {
-		if !raft.IsEmptySnap(m.GetSnapshot()) {
-			return w, fmt.Errorf("%w: it ends at entry %d", errSnapshot, m.GetSnapshot().GetMetadata().GetIndex())
+		if s := m.GetSnapshot(); !raft.IsEmptySnap(s) {
+			h.Last = s.GetMetadata().GetIndex()
+			h.Commit = max(h.Commit, h.Last)
 		}
 		if m.Term != nil { // the message carries a hard state
 			l.wmu.pending = l.wmu.pending || m.GetCommit() > h.Commit
@@ -46,7 +47,11 @@ func (l *log) write(msgs []*raftpb.Message) (written, error) {
 	}
 	last := l.lastIndex()
 	for _, m := range msgs {
-		if err := l.setEntries(b, m.GetEntries(), &last); err != nil {
+		err := l.setSnapshot(b, m.GetSnapshot(), &last)
+		if err == nil {
+			err = l.setEntries(b, m.GetEntries(), &last)
+		}
+		if err != nil {
 			return w, err
 		}
 	}
@@ -56,8 +61,7 @@ func (l *log) write(msgs []*raftpb.Message) (written, error) {
 	}
 	h.Synced = h.Seq
 	l.wmu.head, l.wmu.pending = h, false
-	l.remember(msgs)
-	return w, nil
+	return w, l.remember(msgs)
 }
 
 // mustSync reports whether msgs change more than the commit index of h.
@@ -107,11 +111,38 @@ func (l *log) setEntries(b *pebble.Batch, entries []*raftpb.Entry, last *uint64)
 	return nil
 }
 
-// remember makes written entries visible to the methods of raft.Storage.
-func (l *log) remember(msgs []*raftpb.Message) {
+// setSnapshot lets the log begin behind a snapshot, if there is one: nothing from before is
+// kept.
+func (l *log) setSnapshot(b *pebble.Batch, s *raftpb.Snapshot, last *uint64) error {
+	if raft.IsEmptySnap(s) {
+		return nil
+	}
+	c, err := snapshotConf(s)
+	if err != nil {
+		return err
+	}
+	*last = s.GetMetadata().GetIndex()
+	return errors.Join(
+		setConf(b, c),
+		b.Set(truncKey, encodePair(truncKey, *last, s.GetMetadata().GetTerm()), nil),
+		b.DeleteRange(appendEntryKey(nil, 0), entryUpperBound(1<<64-1), nil),
+	)
+}
+
+// remember makes what was written visible to the methods of raft.Storage.
+func (l *log) remember(msgs []*raftpb.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range msgs {
+		if s := m.GetSnapshot(); !raft.IsEmptySnap(s) {
+			c, err := snapshotConf(s)
+			if err != nil {
+				return err
+			}
+			l.mu.truncIndex, l.mu.truncTerm = s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm()
+			l.mu.last, l.mu.conf, l.mu.bytes = l.mu.truncIndex, c, 0
+			l.mu.tail.reset(0)
+		}
 		entries := m.GetEntries()
 		if len(entries) == 0 {
 			continue
@@ -123,6 +154,7 @@ func (l *log) remember(msgs []*raftpb.Message) {
 			l.mu.appended += int64(cost(e))
 		}
 	}
+	return nil
 }
 
 // settle writes and syncs a commit index that waits for the next batch, if there is
@@ -162,7 +194,7 @@ func (l *log) setConf(c conf) error {
 	l.mu.Lock()
 	l.mu.conf = c
 	l.mu.Unlock()
-	return l.meta(c.index, func(b *pebble.Batch) error { return setConf(b, c) })
+	return l.meta(c.index, pebble.NoSync, func(b *pebble.Batch) error { return setConf(b, c) })
 }
 
 func setConf(b *pebble.Batch, c conf) error {
@@ -173,9 +205,9 @@ func setConf(b *pebble.Batch, c conf) error {
 	return b.Set(confKey, rec, nil)
 }
 
-// meta writes an unsynced batch that appends no entry. The caller knows that the entries
-// up to commit are committed, whether or not a message that says so was written.
-func (l *log) meta(commit uint64, fill func(*pebble.Batch) error) error {
+// meta writes a batch that appends no entry. The caller knows that the entries up to
+// commit are committed, whether or not a message that says so was written.
+func (l *log) meta(commit uint64, o *pebble.WriteOptions, fill func(*pebble.Batch) error) error {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
 	b := l.db.NewBatch()
@@ -185,19 +217,23 @@ func (l *log) meta(commit uint64, fill func(*pebble.Batch) error) error {
 	if err := errors.Join(l.setHead(b, h), fill(b)); err != nil {
 		return err
 	}
-	if err := l.commit(b, pebble.NoSync); err != nil {
+	if err := l.commit(b, o); err != nil {
 		return fmt.Errorf("replica: writing to the log: %w", err)
+	}
+	if o.Sync {
+		h.Synced = h.Seq
 	}
 	l.wmu.head = h
 	return nil
 }
 
 // truncate drops the entries up to and including index, but always keeps keepBytes of
-// the newest. The caller knows that the state machine has all of them on disk.
-func (l *log) truncate(index uint64, keepBytes int64) error {
+// the newest, and what lag says, of which lagBytes is the bound. The caller knows that the
+// state machine has all of them on disk, and that no snapshot is written meanwhile.
+func (l *log) truncate(index uint64, keepBytes, lagBytes int64) error {
 	l.mu.Lock()
 	first, c := l.mu.truncIndex+1, l.mu.conf
-	index = min(index, l.keepFrom(keepBytes)-1)
+	index = l.mu.lag.limit(min(index, l.keepFrom(keepBytes)-1), l.excess(lagBytes))
 	l.mu.Unlock()
 	if index < first {
 		return nil
@@ -206,7 +242,7 @@ func (l *log) truncate(index uint64, keepBytes int64) error {
 	if err != nil {
 		return err
 	}
-	err = l.meta(index, func(b *pebble.Batch) error {
+	err = l.meta(index, pebble.NoSync, func(b *pebble.Batch) error {
 		return errors.Join(
 			setConf(b, c),
 			b.Set(truncKey, encodePair(truncKey, index, term), nil),

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -32,37 +32,63 @@ const (
 	retryKept = 1 << 20
 )
 
-// loop is the goroutine that owns Raft. It drains all inputs, lets Raft decide, and
-// hands writes to the append goroutine and committed entries to the apply goroutine, so
-// that the next entry is built while the one before it is synced.
+// loop owns Raft. It drains all inputs, lets Raft decide, and hands writes to the append
+// goroutine and committed entries to the apply goroutine, so that the next entry is built
+// while the one before it is synced. Whoever holds mu is the loop: a goroutine of its own,
+// or one that brings a message of a peer or the end of a job, see poke.
 //
 // A change of goroutines costs several microseconds, a sync of a small write not much
-// more than a hundred. So if nothing is in flight, nothing else waits, and the member
-// is alone, so that no peer's message can be kept waiting, the loop does a small write
-// or apply by itself. The roles, append and apply, then are the loop's for that long.
+// more than a hundred. So if nothing is in flight, nothing else waits, and the member is
+// alone or follows, so that nobody misses it meanwhile, the loop does a small write or
+// apply by itself. The roles, append and apply, then are the loop's for that long.
 type loop struct {
-	r        *Replica
-	core     *core
-	barriers barriers
-	work     work
-	e        effects
-	entries  []Entry // for applying inline
+	mu        sync.Mutex
+	over      bool  // nothing is to be done any more
+	err       error // why, nil if the member was closed
+	r         *Replica
+	core      *core
+	asks      asks
+	proposing proposing
+	election  election
+	told      told
+	changing  changing
+	// deaf is until when messages of Raft from a peer are dropped, as the connection broke.
+	deaf      map[uint64]time.Duration
+	heard     map[uint64]time.Duration // when a message of Raft last came from each peer
+	departing map[uint64]departing
+	farewell  int // ticks until the departing are disconnected
+	beyond    beyond
+	work      work
+	e         effects
+	outgoing  map[uint64]*outgoing // snapshots for others
+	sends     []*outgoing          // with Manual: those to be sent
+	offered   bool                 // Raft was offered a snapshot that was received
+	entries   []Entry              // for applying inline
+	batch     [][]byte             // for building an entry
 
-	answered     int // proposals in the last entry
-	gatherMisses int // how often in a row gather waited for nobody
-	gatherSkips  int // how many entries it does not wait for
-	appending    int // jobs at the append goroutine
-	entryJobs    int // those of them with entries
-	applying     int // jobs at the apply goroutine
-	unapplied    int // bytes of entries appended and not yet applied, about
+	lastSealed   int           // proposals in the last entry
+	gatherMisses int           // how often in a row gather waited for nobody
+	gatherSkips  int           // how many entries it does not wait for
+	appending    int           // jobs at the append goroutine
+	entryJobs    int           // those of them with entries
+	appendSince  time.Duration // when the oldest of them became the oldest
+	applying     int           // jobs at the apply goroutine
+	lastIndex    uint64        // of the last entry that was handed to the log
+	ledSince     time.Duration // when the term began here
+	appliedTerm  uint64        // of the last entry that was applied
+	unapplied    int           // bytes of entries appended and not yet applied, about
 	sealed       bool
 	retry        []byte // the last sealed entry; Raft did not take it for now if retryCount > 0
 	retryCount   int    // proposals in it
 	flushedBytes int64  // log.mu.appended when a flush was last asked for
 }
 
-func newLoop(r *Replica, c *core) *loop {
-	return &loop{r: r, core: c, barriers: newBarriers(r.o.ID)}
+func newLoop(r *Replica, c *core, appliedTerm uint64) *loop {
+	l := &loop{r: r, core: c, asks: newAsks(r.o.ID), proposing: newProposing(r.o.Origin), appliedTerm: appliedTerm,
+		heard: map[uint64]time.Duration{}, deaf: map[uint64]time.Duration{}, departing: map[uint64]departing{}, outgoing: map[uint64]*outgoing{}}
+	l.proposing.begin(c.term)
+	l.openProposing()
+	return l
 }
 
 // run is the loop goroutine.
@@ -71,21 +97,127 @@ func (l *loop) run() {
 	if err := l.serve(); err != nil {
 		l.r.failed(err)
 	}
-	l.r.leads.Store(false)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stop()
+}
+
+// stop ends the loop's part of the member.
+func (l *loop) stop() {
+	l.r.leads.Store(0)
 	l.r.open.Store(false)
 	l.r.in.close(false)
 	l.work.reset()
-	l.r.in.take(&l.work, 1<<62, 1<<62)
-	l.r.stats.dropped.Add(int64(len(l.work.proposals) + l.retryCount))
+	l.r.in.take(&l.work)
 	call(l.work.barriers, ErrStopped)
-	l.barriers.end(ErrStopped)
+	l.asks.end(ErrStopped)
+	l.changing.end(ErrStopped)
+	for _, o := range l.sends {
+		o.sending = false
+	}
+	l.dropSnapshots()
 	l.r.appends.close()
 	l.r.applies.close()
 	close(l.r.flushes)
 }
 
 // serve runs until the inbox is closed and everything is done, or until an error.
-func (l *loop) serve() (err error) {
+func (l *loop) serve() error {
+	ticker := time.NewTicker(l.r.o.Tick)
+	defer ticker.Stop()
+	wait := time.NewTimer(0) // for the election's deadline
+	defer wait.Stop()
+	tick, begun := false, false
+	for {
+		l.mu.Lock()
+		switch {
+		case !begun:
+			begun, l.err = true, l.begin()
+			l.over = l.err != nil
+		case tick && !l.over:
+			l.tick()
+		}
+		more := l.drain()
+		over, err := l.over, l.err
+		d, ok := l.election.in(l.r.o.Now())
+		l.mu.Unlock()
+		if over {
+			return err
+		}
+		if ok {
+			wait.Reset(d)
+		}
+		tick = false
+		if more {
+			select {
+			case <-ticker.C:
+				tick = true
+			default:
+			}
+			continue
+		}
+		select {
+		case <-l.r.in.wake:
+		case <-ticker.C:
+			tick = true
+		case <-wait.C:
+		}
+	}
+}
+
+// drainMax bounds the turns in one go, so that the clock is not kept waiting.
+const drainMax = 64
+
+// drain takes turns until there is nothing to do, which it reports with false, or until it
+// has taken many. The caller holds mu.
+func (l *loop) drain() (more bool) {
+	for range drainMax {
+		if l.over {
+			return false
+		}
+		var some bool
+		if some, l.over, l.err = l.turn(); l.err != nil {
+			l.over = true
+		}
+		if !some {
+			return false
+		}
+	}
+	return true
+}
+
+// poke lets the loop look into its inbox: on the caller's goroutine if nobody else has the
+// loop, which spares a change of goroutines. The caller holds no lock that an answer, or the
+// machine, may want.
+func (l *loop) poke() {
+	if l.r.manual {
+		return
+	}
+	if !l.mu.TryLock() {
+		l.r.in.signal()
+		return
+	}
+	again := l.drain() || l.over
+	l.mu.Unlock()
+	if again {
+		l.r.in.signal()
+	}
+}
+
+// begin starts an election if nobody else can.
+func (l *loop) begin() error {
+	if !l.core.soleVoter() {
+		return nil
+	}
+	if err := l.core.campaign(); err != nil {
+		return fmt.Errorf("replica: campaigning: %w", err)
+	}
+	return nil
+}
+
+// turn does what can be done now. It reports whether there was anything, and whether the
+// member was closed and all is done.
+func (l *loop) turn() (some, over bool, err error) {
 	defer func() {
 		// Raft panics if it cannot read its log.
 		if p := recover(); p != nil {
@@ -94,40 +226,20 @@ func (l *loop) serve() (err error) {
 			}
 		}
 	}()
-	ticker := time.NewTicker(l.r.o.Tick)
-	defer ticker.Stop()
-	if l.core.sole() {
-		if err := l.core.campaign(); err != nil {
-			return fmt.Errorf("replica: campaigning: %w", err)
-		}
+	if err := l.carryOut(); err != nil {
+		return false, false, err
 	}
-	for {
-		if err := l.carryOut(); err != nil {
-			return err
-		}
-		l.work.reset()
-		l.gather()
-		l.r.in.take(&l.work, l.room(), l.r.o.MaxEntryBytes)
-		if l.work.failed || l.work.closed && l.work.empty() && l.idle() {
-			return nil
-		}
-		if l.work.empty() {
-			select {
-			case <-l.r.in.wake:
-			case <-ticker.C:
-				l.tick()
-			}
-			continue
-		}
-		select {
-		case <-ticker.C:
-			l.tick()
-		default:
-		}
-		if err := l.input(); err != nil {
-			return err
-		}
+	l.work.reset()
+	l.gather()
+	l.r.in.take(&l.work)
+	idle := l.work.empty() && l.room() == 0 && !l.election.due(l.r.o.Now())
+	if l.work.failed || l.work.closed && idle && l.idle() {
+		return false, true, nil
 	}
+	if idle {
+		return false, false, nil
+	}
+	return true, false, l.input()
 }
 
 // gather waits a moment for proposals that are likely to come. Clients that wait for each
@@ -137,8 +249,11 @@ func (l *loop) serve() (err error) {
 // Where nobody comes back it gives up for ever more entries. It yields instead of
 // sleeping, since timers are coarser than what there is to gain.
 func (l *loop) gather() {
-	n := l.r.in.waiting()
-	if l.appending > 0 || n == 0 || l.answered < gatherMin || 2*n >= l.answered {
+	if !l.core.sole() || l.r.manual {
+		return
+	}
+	n := l.proposing.waiting() + l.r.in.waiting()
+	if l.appending > 0 || n == 0 || l.lastSealed < gatherMin || 2*n >= l.lastSealed {
 		return
 	}
 	if l.gatherSkips > 0 {
@@ -147,11 +262,11 @@ func (l *loop) gather() {
 	}
 	limit := min(time.Duration(l.r.syncNs.Load())/gatherPart, gatherMax)
 	start := time.Now()
-	for spins := 0; spins < gatherSpinsMax && 4*n < 3*l.answered && time.Since(start) < limit; spins++ {
+	for spins := 0; spins < gatherSpinsMax && 4*n < 3*l.lastSealed && time.Since(start) < limit; spins++ {
 		runtime.Gosched()
-		n = l.r.in.waiting()
+		n = l.proposing.waiting() + l.r.in.waiting()
 	}
-	if 2*n >= l.answered {
+	if 2*n >= l.lastSealed {
 		l.gatherMisses = 0
 		return
 	}
@@ -159,15 +274,17 @@ func (l *loop) gather() {
 	l.gatherSkips = 1<<l.gatherMisses - 1
 }
 
-// room returns how many proposals may go into an entry now. Of a member that lost the
-// lead everything is taken, to be dropped.
+// room returns how many proposals may go into an entry now.
 func (l *loop) room() int {
+	waiting := l.proposing.waiting()
 	switch {
-	case !l.core.isLeader() && !l.core.sole():
-		return 1 << 62
-	case l.entryJobs > 0 && l.r.in.waiting() < pipelineMin:
+	case !l.core.isLeader() || !l.proposing.open || waiting == 0 || l.retryCount > 0:
+		return 0
+	case l.entryJobs > 0 && waiting < pipelineMin:
 		return 0 // more come while the one before it is synced, and building it is quick
-	case !l.core.isLeader() || l.retryCount > 0 || l.entryJobs >= appendsMax || l.unapplied >= l.r.o.MaxWaitingBytes:
+	case !l.core.sole() && l.lastIndex > l.core.commit && 2*waiting < l.lastSealed:
+		return 0 // an entry costs every member a sync and several messages: let more come
+	case l.entryJobs >= appendsMax || l.unapplied >= l.r.o.MaxWaitingBytes:
 		return 0
 	}
 	return l.r.o.MaxEntryProposals
@@ -178,20 +295,31 @@ func (l *loop) idle() bool {
 	if l.appending+l.applying > 0 {
 		return false
 	}
-	return !l.core.sole() || l.retryCount == 0 && l.barriers.empty() && l.r.in.waiting() == 0
+	return !l.core.sole() || l.retryCount == 0 && l.asks.idle() && l.proposing.waiting() == 0
 }
 
 func (l *loop) tick() {
 	l.core.tick()
-	if !l.core.sole() {
-		l.barriers.tick(electionTicks)
+	if l.tickDeparting(); !l.core.sole() {
+		l.tickPeers()
 	}
 	l.propose()
 	if !l.sealed && l.appending == 0 && l.r.log.unsettled() {
-		l.appending++
-		l.r.appends.put(&appendJob{settle: true})
+		l.startAppend(&appendJob{settle: true})
 	}
 	l.sealed = false
+}
+
+// startAppend hands a job to the append goroutine.
+func (l *loop) startAppend(job *appendJob) {
+	if l.appending == 0 {
+		l.appendSince = l.r.o.Now()
+	}
+	l.appending++
+	if job.entries {
+		l.entryJobs++
+	}
+	l.r.appends.put(job)
 }
 
 // input passes what was taken out of the inbox to Raft.
@@ -201,14 +329,30 @@ func (l *loop) input() error {
 			return err
 		}
 	}
-	if n := len(l.work.proposals); n > 0 {
-		l.seal(n)
+	for _, f := range l.work.tasks {
+		f()
 	}
+	for i := range l.work.frames {
+		if err := l.frame(&l.work.frames[i]); err != nil {
+			return err
+		}
+	}
+	l.proposing.own = append(l.proposing.own, l.work.proposals...)
+	for _, v := range l.work.volatile {
+		if v.term == l.core.term && l.core.isLeader() {
+			l.proposing.foreign = append(l.proposing.foreign, v.data)
+		}
+	}
+	l.campaignIfDue()
+	l.seal()
 	l.propose()
-	if len(l.work.barriers) > 0 {
-		l.barriers.next = append(l.barriers.next, l.work.barriers...)
+	l.forward()
+	if l.removed() {
+		call(l.work.barriers, ErrRemoved)
+	} else {
+		l.asks.next.done = append(l.asks.next.done, l.work.barriers...)
 	}
-	l.ask(l.barriers.request())
+	l.ask(l.asks.request(false))
 	return nil
 }
 
@@ -216,13 +360,17 @@ func (l *loop) input() error {
 func (l *loop) complete(c completion) error {
 	if job := c.append; job != nil {
 		l.appending--
+		l.appendSince = l.r.o.Now()
 		if job.entries {
 			l.entryJobs--
+		}
+		if s := snapshotOf(job.msgs); s != nil {
+			l.snapshotInstalled(s)
 		}
 		return l.stored(job.msgs)
 	}
 	l.applying--
-	return l.appliedAll(c.apply.msgs)
+	return l.appliedAll(c.apply.msgs, c.apply.settled)
 }
 
 func (l *loop) stored(msgs []*raftpb.Message) error {
@@ -234,24 +382,48 @@ func (l *loop) stored(msgs []*raftpb.Message) error {
 	return nil
 }
 
-func (l *loop) appliedAll(msgs []*raftpb.Message) error {
+// appliedAll takes note that msgs were applied, with settled own proposals among them.
+func (l *loop) appliedAll(msgs []*raftpb.Message, settled int) error {
 	l.unapplied = max(0, l.unapplied-dataBytes(msgs))
+	if settled > 0 {
+		bytes := 0
+		for _, p := range l.proposing.own[:min(settled, len(l.proposing.own))] {
+			bytes += len(p)
+		}
+		if err := l.proposing.settle(settled); err != nil {
+			return err
+		}
+		l.r.in.settled(bytes)
+	}
+	if last := msgs[len(msgs)-1].GetEntries(); len(last) > 0 {
+		l.appliedTerm = max(l.appliedTerm, last[len(last)-1].GetTerm()) // a snapshot may be ahead
+		l.openProposing()
+	}
 	return l.stored(msgs)
 }
 
-// seal builds an entry from the n proposals that were taken.
-func (l *loop) seal(n int) {
-	if !l.core.isLeader() {
-		l.r.stats.dropped.Add(int64(n))
+// openProposing lets proposals be handed over once an entry of this term was applied.
+func (l *loop) openProposing() {
+	if p := &l.proposing; !p.open && l.appliedTerm == l.core.term {
+		p.open, p.settled, p.sent, p.acked = true, 0, 0, 0
+	}
+}
+
+// seal builds an entry from what waits, if it is time.
+func (l *loop) seal() {
+	n := l.room()
+	if n == 0 {
 		return
 	}
-	l.answered = n
-	l.retry = l.r.o.Seal(l.retry[:0], l.work.proposals)
-	l.retryCount = n
+	l.batch = l.proposing.next(l.batch[:0], n, l.r.o.MaxEntryBytes)
+	l.lastSealed, l.retryCount = len(l.batch), len(l.batch)
+	l.retry = l.r.o.Seal(l.retry[:0], l.batch)
+	clear(l.batch)
 }
 
 // propose hands the sealed entry to Raft. While Raft refuses it, because leadership is
-// being transferred, it is kept.
+// being transferred, it is kept. If the lead is lost it is forgotten: what is in it is
+// proposed again by those who wait for it.
 func (l *loop) propose() {
 	if l.retryCount == 0 {
 		return
@@ -266,164 +438,9 @@ func (l *loop) propose() {
 		}
 	} else if l.core.isLeader() && errors.Is(err, raft.ErrProposalDropped) {
 		return
-	} else {
-		r.stats.dropped.Add(int64(l.retryCount))
 	}
 	// Raft has copied it: the memory serves the next one, unless it is unusually much.
 	if l.retryCount = 0; cap(l.retry) > retryKept {
 		l.retry = nil
 	}
-}
-
-func (l *loop) ask(ctx []byte) {
-	if ctx != nil {
-		l.core.readIndex(ctx)
-	}
-}
-
-// carryOut does what Raft wants until it wants nothing more.
-func (l *loop) carryOut() error {
-	for {
-		e := &l.e
-		e.reset()
-		some, err := l.core.ready(e)
-		if err != nil {
-			return err
-		}
-		if !some {
-			break
-		}
-		l.send(e.messages)
-		if e.conf != nil {
-			if err := l.r.log.setConf(*e.conf); err != nil {
-				return err
-			}
-		}
-		for _, rs := range e.reads {
-			l.barriers.confirm(rs.RequestCtx, rs.Index)
-		}
-		if e.role {
-			l.ask(l.barriers.renew())
-		}
-		if err := l.append(e.appends); err != nil {
-			return err
-		}
-		if err := l.apply(e.applies); err != nil {
-			return err
-		}
-		if e.role || e.conf != nil {
-			l.publish()
-			if f := l.r.o.RoleChanged; f != nil {
-				f(l.r.Status())
-			}
-		}
-		l.ask(l.barriers.request())
-	}
-	l.r.committed.Store(l.core.commit)
-	l.release()
-	return nil
-}
-
-// release answers barriers and opens the fast path once enough is applied.
-func (l *loop) release() {
-	applied := l.r.applied.Load()
-	l.barriers.release(applied)
-	open := l.core.sole() && l.core.settled() && applied >= l.core.ownStart
-	if open != l.r.open.Load() && l.r.failure() == nil {
-		l.r.open.Store(open)
-	}
-}
-
-// send passes messages to peers. This member has connections to none, so Raft learns
-// that they are out of reach.
-func (l *loop) send(msgs []*raftpb.Message) {
-	for _, m := range msgs {
-		l.core.unreachable(m.GetTo())
-	}
-}
-
-// append writes msgs or lets them be written.
-func (l *loop) append(msgs []*raftpb.Message) error {
-	if len(msgs) == 0 {
-		return nil
-	}
-	bytes := dataBytes(msgs)
-	l.unapplied += bytes
-	if l.appending == 0 && (!l.r.log.needsSync(msgs) ||
-		l.core.sole() && bytes <= inlineBytesMax && l.r.in.waiting() == 0) {
-		if err := l.r.write(msgs, false); err != nil {
-			return err
-		}
-		l.maybeFlush()
-		return l.stored(msgs)
-	}
-	job := &appendJob{msgs: slices.Clone(msgs)}
-	job.entries = slices.ContainsFunc(msgs, func(m *raftpb.Message) bool { return len(m.GetEntries()) > 0 })
-	l.appending++
-	if job.entries {
-		l.entryJobs++
-	}
-	l.r.appends.put(job)
-	l.maybeFlush()
-	return nil
-}
-
-// apply applies msgs or lets them be applied.
-func (l *loop) apply(msgs []*raftpb.Message) error {
-	if len(msgs) == 0 {
-		return nil
-	}
-	if l.applying == 0 && l.core.sole() && dataBytes(msgs) <= inlineBytesMax && l.r.in.waiting() == 0 {
-		clear(l.entries)
-		l.entries = appendEntries(l.entries[:0], msgs)
-		if err := l.r.apply(l.entries); err != nil {
-			return err
-		}
-		return l.appliedAll(msgs)
-	}
-	l.applying++
-	l.r.applies.put(&applyJob{msgs: slices.Clone(msgs)})
-	return nil
-}
-
-// maybeFlush asks for a flush if enough log has accumulated since the last one.
-func (l *loop) maybeFlush() {
-	appended := l.r.log.span().appended
-	if appended-l.flushedBytes < l.r.o.FlushBytes {
-		return
-	}
-	select {
-	case l.r.flushes <- struct{}{}:
-		l.flushedBytes = appended
-	default: // one is on its way
-	}
-}
-
-// publish makes role, leader and term visible.
-func (l *loop) publish() {
-	c := l.core
-	l.r.status.Store(&roleStatus{leader: c.leader, term: c.term, isLeader: c.isLeader()})
-	l.r.committed.Store(c.commit)
-	if l.r.failure() == nil {
-		l.r.leads.Store(c.isLeader() || c.sole())
-	}
-}
-
-func (e *effects) reset() {
-	clear(e.appends)
-	clear(e.applies)
-	clear(e.messages)
-	clear(e.reads)
-	*e = effects{appends: e.appends[:0], applies: e.applies[:0], messages: e.messages[:0], reads: e.reads[:0]}
-}
-
-// dataBytes returns the size of the data of all entries in msgs.
-func dataBytes(msgs []*raftpb.Message) int {
-	n := 0
-	for _, m := range msgs {
-		for _, e := range m.GetEntries() {
-			n += len(e.Data)
-		}
-	}
-	return n
 }

@@ -12,19 +12,23 @@ import (
 // memoryMachine is a state machine that remembers everything: what it applied in this
 // life, and, as if on a disk of its own, what it had applied at its last flush.
 type memoryMachine struct {
-	mu       sync.Mutex
-	changed  *sync.Cond
-	applied  uint64
-	got      []string // data of the entries, one string for each proposal
-	indexes  []uint64
-	durable  uint64
-	disk     []string
-	applyErr error
-	flushErr error
+	mu                sync.Mutex
+	changed           *sync.Cond
+	applied           uint64
+	got               []string // data of the entries, one string for each proposal
+	indexes           []uint64
+	durable           uint64
+	disk              []string
+	proposed          map[string]int // what the process proposed and was not applied
+	received          *receivedState // complete, as if on the disk, and not installed
+	sources, installs int            // open ones, and how many there were
+	applyErr          error
+	flushErr          error
+	incomingErr       error
 }
 
 func newMachine() *memoryMachine {
-	m := &memoryMachine{}
+	m := &memoryMachine{proposed: map[string]int{}}
 	m.changed = sync.NewCond(&m.mu)
 	return m
 }
@@ -33,28 +37,41 @@ func newMachine() *memoryMachine {
 func (m *memoryMachine) restarted() *memoryMachine {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.flushed()
+}
+
+// flushed is restarted with m.mu held.
+func (m *memoryMachine) flushed() *memoryMachine {
 	n := newMachine()
 	n.applied, n.durable = m.durable, m.durable
 	n.disk, n.got = slices.Clone(m.disk), slices.Clone(m.disk)
+	n.received = m.received
 	return n
 }
 
-func (m *memoryMachine) Apply(entries []Entry) error {
+func (m *memoryMachine) Apply(entries []Entry) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.applyErr != nil {
-		return m.applyErr
+		return 0, m.applyErr
 	}
+	own := 0
 	for _, e := range entries {
 		if e.Index != m.applied+1 && m.applied > 0 || e.Index == 0 {
-			return fmt.Errorf("entry %d after entry %d", e.Index, m.applied)
+			return 0, fmt.Errorf("entry %d after entry %d", e.Index, m.applied)
 		}
 		m.applied = e.Index
 		m.indexes = append(m.indexes, e.Index)
-		m.got = append(m.got, unseal(e.Data)...)
+		for _, p := range unseal(e.Data) {
+			m.got = append(m.got, p)
+			if m.proposed[p] > 0 {
+				m.proposed[p]--
+				own++
+			}
+		}
 	}
 	m.changed.Broadcast()
-	return nil
+	return own, nil
 }
 
 func (m *memoryMachine) Applied() uint64 {
@@ -129,11 +146,34 @@ func barrier(r *Replica) error {
 	return <-done
 }
 
+// tell proposes p, and lets the machine know it for one of this process.
+func tell(r *Replica, p ...string) error {
+	m := r.o.Machine.(interface{ expect(n int, p []string) })
+	m.expect(1, p)
+	var list [][]byte
+	for _, one := range p {
+		list = append(list, []byte(one))
+	}
+	err := r.Propose(list...)
+	if err != nil {
+		m.expect(-1, p)
+	}
+	return err
+}
+
+func (m *memoryMachine) expect(n int, p []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, one := range p {
+		m.proposed[one] += n
+	}
+}
+
 // propose proposes until the queue has room.
 func propose(t testing.TB, r *Replica, p string) {
 	t.Helper()
 	for {
-		err := r.Propose([]byte(p))
+		err := tell(r, p)
 		if err == nil {
 			return
 		}

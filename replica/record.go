@@ -7,7 +7,6 @@ import (
 	"math/bits"
 
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 )
 
 // Keys of the log's database. Every value starts with the CRC32C of its key and the
@@ -15,12 +14,14 @@ import (
 //
 //	e <index, 8 bytes big endian>  entry: term, type, data
 //	h                              head: see head
-//	c                              configuration: index, raftpb.ConfState
-//	i                              identity: format, member id
+//	c                              configuration: see encodeConf
+//	i                              identity: format, member id, cluster id, instance
+//	p <member, 8 bytes big endian> peer: its instance
 //	t                              truncation: index and term of the last entry dropped
 const (
 	entryPrefix = 'e'
 	entryEnd    = 'f'
+	peerPrefix  = 'p'
 )
 
 var (
@@ -30,8 +31,8 @@ var (
 	truncKey    = []byte{'t'}
 )
 
-// formatVersion is the version of the records below.
-const formatVersion = 1
+// identityFormat is the version of the identity's record.
+const identityFormat = 2
 
 const checksumLen = 4
 
@@ -155,14 +156,17 @@ func decodeUvarints(body []byte, to ...*uint64) error {
 	return nil
 }
 
-// pair is the body of the identity (format, member id) and of the truncation (index,
-// term).
-func encodePair(key []byte, a, b uint64) []byte {
-	rec := make([]byte, checksumLen, checksumLen+2*binary.MaxVarintLen64)
-	rec = binary.AppendUvarint(rec, a)
-	rec = binary.AppendUvarint(rec, b)
+// encodeUvarints is the inverse of decodeUvarints, as a whole record.
+func encodeUvarints(key []byte, numbers ...uint64) []byte {
+	rec := make([]byte, checksumLen, checksumLen+len(numbers)*binary.MaxVarintLen64)
+	for _, v := range numbers {
+		rec = binary.AppendUvarint(rec, v)
+	}
 	return seal(key, rec)
 }
+
+// pair is the body of the truncation (index, term).
+func encodePair(key []byte, a, b uint64) []byte { return encodeUvarints(key, a, b) }
 
 func decodePair(key, record []byte) (a, b uint64, err error) {
 	body, err := open(key, record)
@@ -171,36 +175,4 @@ func decodePair(key, record []byte) (a, b uint64, err error) {
 	}
 	err = decodeUvarints(body, &a, &b)
 	return a, b, err
-}
-
-// conf is the membership as of an applied entry.
-type conf struct {
-	index uint64
-	state *raftpb.ConfState
-}
-
-func encodeConf(c conf) ([]byte, error) {
-	rec := make([]byte, checksumLen, 64)
-	rec = binary.AppendUvarint(rec, c.index)
-	rec, err := proto.MarshalOptions{}.MarshalAppend(rec, c.state)
-	if err != nil {
-		return nil, fmt.Errorf("replica: encoding the configuration of entry %d: %w", c.index, err)
-	}
-	return seal(confKey, rec), nil
-}
-
-func decodeConf(record []byte) (conf, error) {
-	body, err := open(confKey, record)
-	if err != nil {
-		return conf{}, fmt.Errorf("configuration: %w", err)
-	}
-	index, n := binary.Uvarint(body)
-	if n <= 0 {
-		return conf{}, fmt.Errorf("%w: the configuration has no index", ErrCorrupt)
-	}
-	state := new(raftpb.ConfState)
-	if err := proto.Unmarshal(body[n:], state); err != nil {
-		return conf{}, fmt.Errorf("%w: configuration: %w", ErrCorrupt, err)
-	}
-	return conf{index: index, state: state}, nil
 }

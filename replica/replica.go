@@ -9,11 +9,17 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // Replica is one member. Its methods may be called concurrently.
@@ -26,7 +32,10 @@ type Replica struct {
 	appends queue[*appendJob]
 	applies queue[*applyJob]
 	flushes chan struct{} // holds a token if enough log has accumulated
-	wg      sync.WaitGroup
+	// Memory of the append and of the apply goroutine for their next jobs.
+	appendMsgs   []*raftpb.Message
+	applyEntries []Entry
+	wg           sync.WaitGroup
 
 	applied atomic.Uint64 // by the machine, in this process or before
 	// committed is as far as the loop knows.
@@ -35,12 +44,25 @@ type Replica struct {
 	// open is whether this member is alone, leads, and has applied its own first
 	// entry of this term: see BarrierNow.
 	open atomic.Bool
-	// leads is whether Propose is of use.
-	leads atomic.Bool
+	// leads is the term that this member leads and has applied an entry of, else 0.
+	leads atomic.Uint64
+	// changed is closed when status has changed, and replaced.
+	changed atomic.Pointer[chan struct{}]
+	calls   calls
+	// manual: nothing runs by itself, see Manual.
+	manual bool
 	// syncNs is what a sync of the log takes, a running mean in nanoseconds. Written by whoever
 	// has the append role.
 	syncNs atomic.Int64
 	stats  counters
+
+	// machine is held exclusively while a snapshot is installed, and shared where the machine
+	// or what of the log it may have is used.
+	machine   sync.RWMutex
+	receiving receiving
+	pace      pace
+	ctx       context.Context // over when the member is closed
+	cancel    context.CancelFunc
 
 	fail struct {
 		sync.Mutex
@@ -51,41 +73,77 @@ type Replica struct {
 	closed  error
 }
 
-// Open opens or creates the member in dir. A new member is an ensemble of its own. It
-// verifies the whole log. Errors, to be checked with errors.Is: ErrCorrupt,
+// Open opens or creates the member in dir. It verifies the whole log. Errors, to be checked with errors.Is: ErrCorrupt,
 // ErrLogBehindState, ErrStateBehindLog, ErrIdentity.
 func Open(dir string, o Options) (*Replica, error) {
+	r, err := build(dir, o, false)
+	if err != nil {
+		return nil, err
+	}
+	r.wg.Add(4)
+	go r.loop.run()
+	go r.appendLoop()
+	go r.applyLoop()
+	go r.flushLoop()
+	return r, nil
+}
+
+func build(dir string, o Options, manual bool) (*Replica, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	r := &Replica{o: o, flushes: make(chan struct{}, 1)}
-	r.in.wake = make(chan struct{}, 1)
-	r.in.mu.bytesMax = o.MaxWaitingBytes
+	r := &Replica{o: o, manual: manual, flushes: make(chan struct{}, 1)}
+	if manual { // time does not pass by itself
+		r.o.SnapshotRate = -1
+	}
+	r.in.init(o.MaxWaitingBytes)
 	r.appends.init()
 	r.applies.init()
-	l, err := openLog(dir, o.FS, o.ID, []uint64{o.ID}, false, o.Log, r.failed)
+	r.calls.init()
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.changed.Store(new(make(chan struct{})))
+	voters := slices.Sorted(maps.Keys(o.Members))
+	if o.Join {
+		voters = nil
+	}
+	l, err := openLog(dir, o.FS, o.ID, o.Cluster, voters, false, o.Log, r.failed)
 	if err != nil {
 		return nil, err
 	}
 	r.log = l
-	if err := r.start(); err != nil {
+	if o.Connect != nil {
+		r.o.Network, err = o.Connect(l.cluster, l.instance)
+	}
+	if err == nil {
+		err = r.start()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), l.close())
 	}
 	return r, nil
 }
 
-// start checks that log and state fit together and starts the goroutines.
+// start checks that log and state fit together and builds the loop.
 func (r *Replica) start() error {
-	applied := r.o.Machine.Applied()
 	s := r.log.span()
+	applied, err := r.o.Machine.Recover(s.first - 1)
+	if err != nil {
+		return fmt.Errorf("replica: recovering the state: %w", err)
+	}
 	if err := s.fits(applied); err != nil {
 		return err
 	}
 	r.log.applied = max(applied, s.first-1)
 	r.applied.Store(r.log.applied)
+	if err := r.learnAddresses(); err != nil {
+		return err
+	}
 	c, err := newCore(r.o.ID, r.log, r.o.Log)
 	if err != nil {
 		return err
+	}
+	if !c.sole() && r.o.Network == nil {
+		return ErrNoNetwork
 	}
 	r.fail.Lock()
 	r.fail.started = r.fail.err == nil
@@ -93,31 +151,47 @@ func (r *Replica) start() error {
 	if err := r.failure(); err != nil {
 		return err
 	}
-	r.loop = newLoop(r, c)
-	r.loop.publish()
-	r.wg.Add(4)
-	go r.loop.run()
-	go r.appendLoop()
-	go r.applyLoop()
-	go r.flushLoop()
+	term, err := r.log.Term(r.log.applied)
+	if err != nil {
+		return err
+	}
+	r.loop = newLoop(r, c, term)
+	if r.loop.removed() {
+		r.loop.sayRemoved() // before anybody can ask for the status
+	}
+	r.status.Store(&roleStatus{term: c.term, conf: c.conf})
+	if n := r.o.Network; n != nil {
+		n.SetMembers(r.peers(&c.conf))
+	}
 	return nil
 }
 
-// Propose queues proposals, in order, to be sealed into an entry. It never blocks; the
-// proposals must not be changed afterwards. That they are accepted does not mean that
-// they will be committed: the leader may change or the member stop before. Errors:
-// ErrStopped, ErrBusy (nothing was queued), ErrNoLeader (this member does not lead).
-func (r *Replica) Propose(proposals ...[]byte) error {
-	if !r.leads.Load() {
+// Propose queues proposals, in order, on any member. Each is applied exactly once and in
+// this order, unless this process ends, or is too far behind and gets a snapshot: then the
+// fate of those that wait is unknown. It never blocks; the proposals must not be changed
+// afterwards. Errors, behind which nothing was queued: ErrStopped, ErrBusy.
+func (r *Replica) Propose(proposals ...[]byte) error { return r.in.propose(proposals) }
+
+// ProposeVolatile queues a proposal for the term that this member leads, as Leads has
+// returned it. It is dropped when that is over, and Machine.Apply does not count it.
+func (r *Replica) ProposeVolatile(term uint64, proposal []byte) error {
+	switch {
+	case term == 0 || r.leads.Load() != term:
 		return ErrNoLeader
+	case !r.in.put(func(w *work) { w.volatile = append(w.volatile, volatile{term, proposal}) }):
+		return ErrStopped
 	}
-	return r.in.propose(proposals)
+	return nil
 }
+
+// Leads returns the term that this member leads, having applied everything of earlier
+// terms; 0 if it does not lead.
+func (r *Replica) Leads() uint64 { return r.leads.Load() }
 
 // Barrier calls done(nil) once leadership has been confirmed after the call and this
 // member has applied everything committed at that time; done may run on the caller's
 // goroutine before Barrier returns, and must not block. done(err) if that can't be had:
-// ErrStopped, ErrNoLeader, ErrBusy. done is called exactly once.
+// ErrStopped, ErrNoLeader, ErrBusy, ErrRemoved. done is called exactly once.
 func (r *Replica) Barrier(done func(error)) {
 	if r.BarrierNow() {
 		done(nil)
@@ -137,8 +211,13 @@ type Status struct {
 	ID     uint64
 	Leader uint64 // 0 if unknown
 	Term   uint64
-	// IsLeader is whether this member leads.
-	IsLeader bool
+	// IsLeader is whether this member leads, IsLearner whether it has no vote, IsRemoved
+	// whether it is no member any more.
+	IsLeader, IsLearner, IsRemoved bool
+	// Leads is what Replica.Leads returns.
+	Leads uint64
+	// IsCandidate is whether this member is trying to become the leader.
+	IsCandidate bool
 	// First and Last are the ends of the log; First is Last+1 if it is empty.
 	First, Last uint64
 	// Committed is known to be committed, Applied what the machine has applied.
@@ -150,16 +229,20 @@ type Status struct {
 // roleStatus is the part of Status that the loop publishes.
 type roleStatus struct {
 	leader, term uint64
-	isLeader     bool
+	role         raft.StateType
+	conf         conf
 }
 
 // Status returns the current status. Its parts may be of slightly different moments.
 func (r *Replica) Status() Status {
 	s, p := r.log.span(), r.status.Load()
 	st := Status{
-		ID: r.o.ID, Leader: p.leader, Term: p.term, IsLeader: p.isLeader,
-		First: s.first, Last: s.last, Applied: r.applied.Load(), LogBytes: s.bytes,
+		ID: r.o.ID, Leader: p.leader, Term: p.term, IsLeader: p.role == raft.StateLeader, Leads: r.leads.Load(),
+		IsLearner: slices.Contains(p.conf.state.GetLearners(), r.o.ID),
+		IsRemoved: slices.Contains(p.conf.removed, r.o.ID),
+		First:     s.first, Last: s.last, Applied: r.applied.Load(), LogBytes: s.bytes,
 	}
+	st.IsCandidate = p.role == raft.StateCandidate || p.role == raft.StatePreCandidate
 	st.Committed = max(r.committed.Load(), st.Applied)
 	return st
 }
@@ -175,7 +258,7 @@ func (r *Replica) failed(err error) {
 	if !first || !started {
 		return
 	}
-	r.leads.Store(false)
+	r.leads.Store(0)
 	r.open.Store(false)
 	r.o.Log.Error("the member stops", "err", err)
 	r.in.close(true)
@@ -201,8 +284,11 @@ func (r *Replica) Close() error {
 
 func (r *Replica) close() error {
 	r.in.close(false)
+	r.calls.close()
+	r.cancel()
+	errReceiving := r.receiving.close()
 	r.wg.Wait()
-	err := r.failure()
+	err := errors.Join(r.failure(), errReceiving)
 	if err == nil {
 		err = errors.Join(r.flush(), r.log.settle())
 	}
@@ -214,19 +300,22 @@ func (r *Replica) close() error {
 
 // flush lets the machine become durable and truncates the log.
 func (r *Replica) flush() error {
+	r.machine.RLock()
+	defer r.machine.RUnlock()
 	start := time.Now()
 	index, err := r.o.Machine.Flush()
 	if err != nil {
 		return fmt.Errorf("replica: flushing the state: %w", err)
 	}
-	if applied := r.applied.Load(); index > applied {
-		return fmt.Errorf("replica: the machine flushed entry %d, but only %d were applied", index, applied)
+	if last := r.log.lastIndex(); index > last {
+		return fmt.Errorf("replica: the machine flushed entry %d, the log ends with entry %d", index, last)
 	}
+	index = min(index, r.applied.Load()) // the machine may be ahead of what it has returned from
 	r.stats.flushes.Add(1)
 	if f := r.o.Observe.Flush; f != nil {
 		f(time.Since(start))
 	}
-	return r.log.truncate(index, r.o.KeepBytes)
+	return r.log.truncate(index, r.o.KeepBytes, r.o.LagBytes)
 }
 
 // flushLoop is the flush goroutine.

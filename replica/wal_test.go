@@ -321,7 +321,7 @@ func TestC125SettledRecordIsProven(t *testing.T) {
 	}
 	data[before-1] ^= 1
 	overwrite(t, left, path, data)
-	_, err := openLog("log", left, 1, []uint64{1}, false, discard, func(error) {})
+	_, err := openLog("log", left, 1, 0, []uint64{1}, false, discard, func(error) {})
 	if !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("flipped bit in the last entry: %v", err)
 	}
@@ -338,7 +338,7 @@ func TestC125TornTwice(t *testing.T) {
 	path := newestWAL(t, disk, "dir")
 	overwrite(t, disk, path, []byte("torn first record, longer than a header"))
 	for range 3 {
-		l, err := openLog("dir", disk, 1, []uint64{1}, false, discard, func(error) {})
+		l, err := openLog("dir", disk, 1, 0, []uint64{1}, false, discard, func(error) {})
 		if err != nil {
 			t.Fatal(err)
 		}

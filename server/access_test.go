@@ -108,7 +108,10 @@ func accessCases() map[wire.Op][]accessCase {
 		wire.OpPing: {do(wire.OpPing, nil)}, wire.OpWhoAmI: {do(wire.OpWhoAmI, nil)}, wire.OpCloseSession: {do(wire.OpCloseSession, nil)},
 		wire.OpRenew: {do(wire.OpRenew, &wire.Renew{Held: []wire.Held{{Path: "/shut"}}})}, wire.OpStatus: {do(wire.OpStatus, nil)},
 		wire.OpSessions:        {do(wire.OpSessions, &wire.Sessions{})},
+		wire.OpMembers:         {do(wire.OpMembers, nil)},
 		wire.OpKillSession:     nil, // TestC065LoginAndKill
+		wire.OpChangeMembers:   nil, // TestMembersOverTheProtocol
+		wire.OpTransferLead:    nil, // TestMembersOverTheProtocol
 		wire.OpDeleteContainer: nil, // TestServersOwnOperationIsRefused
 	}
 }

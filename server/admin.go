@@ -65,6 +65,8 @@ type admin struct {
 	snapshotting atomic.Bool // one at a time: it reads the whole state
 	// zooKeeper, if set, adds what ZooKeeper's own HTTP servers have.
 	zooKeeper func(*http.ServeMux)
+	// status, if set, answers /v1/status.
+	status http.HandlerFunc
 }
 
 // httpHandler routes the listener: websocket at /v1/ws, the rest to admin and metrics.
@@ -78,6 +80,9 @@ func (a *admin) httpHandler(c *Config, m *metrics, websocket http.Handler) http.
 	mux.HandleFunc("/version", answerVersion)
 	mux.HandleFunc("/v1/snapshot", a.snapshot)
 	mux.HandleFunc("/{$}", answerRoot)
+	if a.status != nil {
+		mux.HandleFunc("/v1/status", a.status)
+	}
 	if a.zooKeeper != nil {
 		a.zooKeeper(mux)
 	}
@@ -134,6 +139,7 @@ func answerRoot(w http.ResponseWriter, _ *http.Request) {
 /v1/ws        websocket, subprotocols %s
 /healthz      200 while the process can work
 /readyz       200 while requests are served
+/v1/status    all members of the ensemble and how each is doing, as JSON
 /metrics      figures for Prometheus
 /metrics/zookeeper  those that ZooKeeper has, under its names
 /commands     ZooKeeper's admin commands

@@ -31,26 +31,40 @@ type CheckReport struct {
 // the two belong together. Nothing is written. An error means that it could not be
 // checked.
 func CheckDataDir(dir string, log *slog.Logger) (CheckReport, error) {
-	var r CheckReport
-	if _, err := os.Stat(filepath.Join(dir, stateDir)); err != nil {
-		return r, fmt.Errorf("data-dir = %q holds no state: %w", dir, err)
+	state := filepath.Join(dir, stateDir)
+	r, behind, err := checkState(dir, state, log)
+	if err == nil && !behind {
+		return r, nil
 	}
-	found, err := store.Check(filepath.Join(dir, stateDir), store.Options{Log: log})
+	// The next start may put a received state in its place: see Server.Recover.
+	received := store.ReceivedDir(state)
+	if _, errReceived := os.Stat(received); errReceived == nil {
+		r, _, err = checkState(dir, received, log)
+	}
+	return r, err
+}
+
+// checkState is CheckDataDir with the state in its place or elsewhere; behind is whether the
+// log does not reach back to it.
+func checkState(dir, state string, log *slog.Logger) (r CheckReport, behind bool, err error) {
+	if _, err := os.Stat(state); err != nil {
+		return r, false, fmt.Errorf("data-dir = %q holds no state: %w", dir, err)
+	}
+	found, err := store.Check(state, store.Options{Log: log})
 	if err != nil {
-		return r, err
+		return r, false, err
 	}
 	if neverFlushed(found.Problems) {
-		r.addLog(dir, log)
-		return r, nil
+		return r, r.addLog(dir, log), nil
 	}
 	for _, p := range found.Problems {
 		r.Problems = append(r.Problems, "state: "+p.String())
 	}
 	r.Applied, r.Zxid, r.Counts = found.Applied, found.Zxid, found.Counts
 	if len(found.Problems) == 0 { // the log is judged by the state
-		r.addLog(dir, log)
+		behind = r.addLog(dir, log)
 	}
-	return r, nil
+	return r, behind, nil
 }
 
 // neverFlushed reports whether all that a check of the state misses is its beginning:
@@ -65,12 +79,13 @@ func neverFlushed(problems []store.Problem) bool {
 	return len(problems) > 0 && problems[0].Rule == "meta"
 }
 
-// addLog checks the log. A restored directory that never served has none yet.
-func (r *CheckReport) addLog(dir string, log *slog.Logger) {
+// addLog checks the log, and reports whether the state ends before it begins. A restored
+// directory that never served has none yet.
+func (r *CheckReport) addLog(dir string, log *slog.Logger) (behind bool) {
 	path := filepath.Join(dir, logDir)
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && r.Applied == newLogBegins {
-		return
+		return false
 	}
 	if err == nil {
 		err = checkLog(path, r, log)
@@ -78,6 +93,7 @@ func (r *CheckReport) addLog(dir string, log *slog.Logger) {
 	if err != nil {
 		r.Problems = append(r.Problems, "log: "+err.Error())
 	}
+	return errors.Is(err, replica.ErrStateBehindLog)
 }
 
 // checkLog verifies the log and decodes what the state does not have.

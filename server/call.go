@@ -10,8 +10,9 @@ import (
 type callState uint8
 
 const (
-	callWaiting  callState = iota // nothing was done
-	callProposed                  // in the log's queue; its result will come from apply
+	callWaiting   callState = iota // nothing was done
+	callProposed                   // in the log's queue; its result will come from apply
+	callConsulted                  // somebody else is asked; then it has its reply
 )
 
 // call is one request of a connection from its decoding until its reply is in the
@@ -23,15 +24,13 @@ type call struct {
 	state callState
 	// cleared: a read barrier asked for after this read arrived was satisfied.
 	cleared bool
-	// reply, if set, is the answer already (addauth, decode errors): only its turn
-	// is awaited.
+	// reply, if set, is the answer already (addauth, decode errors, what was consulted): only
+	// its turn is awaited.
 	reply *wire.Reply
 	// end, if set, ends the connection behind reply.
 	end *closeReason
 	// connect, if set, makes this the connection's handshake.
 	connect *wire.ConnectRequest
-	// settle: the handshake resumes a session behind all that was proposed before.
-	settle bool
 	// ids are the connection's identities when the request arrived.
 	ids   []znode.Identity
 	bytes int // of the request's message
@@ -45,16 +44,13 @@ const callOverhead = 512
 // size is what the call counts against the bound on outstanding bytes.
 func (k *call) size() int64 { return int64(k.bytes) + callOverhead }
 
-// isWrite reports whether the call goes through the log. A numbered write that was
-// refused when it was decoded does too: its number must be used up.
+// isWrite reports whether the call goes through the log, as handshakes do. A numbered write
+// that was refused when it was decoded does too: its number must be used up.
 func (k *call) isWrite() bool {
 	if k.reply != nil {
 		return k.req.Seq > 0
 	}
-	if k.connect != nil {
-		return k.connect.Session == 0 || k.settle
-	}
-	return isUpdate(k.req.Op)
+	return k.connect != nil || isUpdate(k.req.Op)
 }
 
 // isUpdate reports whether an operation needs a transaction.
@@ -86,13 +82,10 @@ func (k *call) catchesUp() bool {
 
 // txn builds the transaction of a write.
 func (k *call) txn() znode.Txn {
-	switch {
-	case k.settle:
-		return znode.Txn{Op: &znode.Multi{}}
-	case k.connect != nil:
-		return znode.Txn{Op: k.c.openSession(k.connect)}
+	if k.connect != nil {
+		return znode.Txn{Owner: k.c.owner(), Op: k.c.handshakeOp(k.connect)}
 	}
-	t := znode.Txn{Session: k.c.sessionID(), Seq: k.req.Seq, Acked: k.req.Acked, Auth: k.ids}
+	t := znode.Txn{Session: k.c.sessionID(), Owner: k.c.owner(), Seq: k.req.Seq, Acked: k.req.Acked, Auth: k.ids}
 	switch {
 	case k.reply != nil:
 		t.Op = &znode.Multi{}

@@ -27,9 +27,33 @@ type Config struct {
 	// no znode, cost the same whatever the server holds, and change nothing. They open
 	// the commands of the same names below /commands on Listen, too.
 	ZKWords []string
-	// PeerListen is the address of the other members. This version has none, so Validate
-	// refuses a value.
-	PeerListen string
+
+	// MemberID is this member's number among those of the ensemble, 1 to 255, default 1.
+	// It is never given to another member, also not after this one was removed.
+	MemberID int
+	// PeerListen is the address for the other members; "none", the default, has none, and
+	// the member stays alone. PeerAdvertise is what the others dial, by default this
+	// member's address in InitialMembers, else PeerListen.
+	PeerListen, PeerAdvertise string
+	// PeerTLS applies to PeerListen and to what this member dials.
+	PeerTLS PeerTLSConfig
+	// ClusterName, default "tenure", tells ensembles apart that have the same addresses.
+	ClusterName string
+	// InitialMembers are the founders of the ensemble, "1=zoo1:2182", the same on each of
+	// them; or, with Join, some members to ask. Once the log has begun, the members are
+	// those that it says, and this setting has no effect.
+	InitialMembers []string
+	// Join begins empty and waits to be added to the ensemble of ClusterID, which
+	// `tenure member add` prints.
+	Join      bool
+	ClusterID string
+	// ElectionTimeout is how long a leader may be silent before the others elect one,
+	// default 1 s.
+	ElectionTimeout time.Duration
+	// LogKeepBytes bounds the log that a leader keeps for members that lag or are away; those
+	// that lack more are sent a snapshot. SnapshotRate bounds the bytes per second of all
+	// snapshots that this member sends.
+	LogKeepBytes, SnapshotRate int64
 
 	// TLS applies to Listen and ZKTLSListen.
 	TLS TLSConfig
@@ -94,8 +118,9 @@ type Config struct {
 	ReapInterval time.Duration
 	// NoTTL refuses TTL znodes, like ZooKeeper's extendedTypesEnabled=false.
 	NoTTL bool
-	// ReconfigEnabled answers reconfig with Unimplemented, as there is one member, instead
-	// of ReconfigDisabled: ZooKeeper's reconfigEnabled.
+	// ReconfigEnabled lets ZooKeeper's reconfig change the members: ZooKeeper's
+	// reconfigEnabled. A member that can have no others answers Unimplemented, as a standalone
+	// ZooKeeper does.
 	ReconfigEnabled bool
 	// EnforceQuota makes hard quotas refuse writes instead of only being logged.
 	EnforceQuota bool
@@ -178,6 +203,7 @@ func (c Config) Validate() error {
 	}
 	c.validateAddresses(fail)
 	c.validateTLS(fail)
+	c.validateMembers(fail)
 	for _, t := range []struct {
 		prefix   string
 		min, max time.Duration
@@ -215,9 +241,6 @@ func (c *Config) validateAddresses(fail func(key, value, rule string)) {
 			fail(l.key, l.addr, "must not have the port of "+first)
 		}
 		seen[port] = l.key
-	}
-	if c.PeerListen != "" {
-		fail("peer-listen", c.PeerListen, "this version has one member only and talks to no peers yet; leave it unset")
 	}
 }
 

@@ -77,6 +77,7 @@ type LoadedConfig struct {
 
 	texts         map[string]string // per setting, from the strongest source so far
 	zooClientPort string            // the origin of zoo.cfg's clientPort
+	zooMember     string            // the origin of zoo.cfg's line of this member
 }
 
 // LoadConfig merges the sources and validates the result. Its error joins every
@@ -150,8 +151,12 @@ func (l *LoadedConfig) locate(err error) error {
 			var ce *ConfigError
 			if errors.As(e, &ce) {
 				ce.Source = l.Origin[ce.Key]
-				if ce.Key == "zk-listen" && ce.Source == l.zooClientPort {
+				switch {
+				case ce.Source == "":
+				case ce.Key == "zk-listen" && ce.Source == l.zooClientPort:
 					ce.Rule += zooOpenAdvice
+				case ce.Key == "peer-listen" && ce.Source == l.zooMember:
+					ce.Rule += zooPeerAdvice
 				}
 			}
 		}
@@ -237,7 +242,11 @@ func (l *LoadedConfig) readFile(path string) []error {
 // yamlText returns the value of one setting as text: a scalar as it is written, or
 // for lists a sequence of scalars.
 func yamlText(s *setting, node *yaml.Node) (string, error) {
-	_, isList := s.value(&Config{}).(listValue)
+	isList := false
+	switch s.value(&Config{}).(type) {
+	case listValue, strictListValue:
+		isList = true
+	}
 	switch {
 	case node.Kind == yaml.ScalarNode && node.Tag != "!!null":
 		return node.Value, nil

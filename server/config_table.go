@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/tenure-dev/tenure/replica"
 )
 
 // setting is one row of the table that flags, environment, file, defaults, printing
@@ -62,8 +64,35 @@ var settings = []setting{
 		value: func(c *Config) settingValue { return textValue{&c.ZKTLSListen, isAddress} }},
 	{name: "zk-words", def: openWords(), help: "ZooKeeper's four-letter words that are answered; * = all.",
 		value: func(c *Config) settingValue { return listValue{&c.ZKWords, isListableWord} }},
-	{name: "peer-listen", help: "Address for the other members. Not served by this version yet.",
-		value: func(c *Config) settingValue { return textValue{&c.PeerListen, isAddress} }},
+
+	{name: "member-id", def: "1", help: "This member's number in the ensemble, from 1 to 255, never to be used again for another.",
+		value: func(c *Config) settingValue { return countValue[int]{&c.MemberID, 1, replica.MaxMemberID} }},
+	{name: "peer-listen", def: addressNone, help: "Address for the other members; none = this member is alone.",
+		value: func(c *Config) settingValue { return textValue{&c.PeerListen, isAddressOrNone} }},
+	{name: "peer-advertise", help: "Address that the other members dial; without it this member's in initial-members, else peer-listen.",
+		value: func(c *Config) settingValue { return textValue{&c.PeerAdvertise, isDialable} }},
+	{name: "cluster", def: "tenure", help: "Name of the ensemble, the same on all its members.",
+		value: func(c *Config) settingValue { return textValue{&c.ClusterName, isClusterName} }},
+	{name: "initial-members", help: "Founders of the ensemble, the same on each: 1=zoo1:2182,2=zoo2:2182,3=zoo3:2182. With join: members to ask.",
+		value: func(c *Config) settingValue { return strictListValue{listValue{&c.InitialMembers, isMember}} }},
+	{name: "join", def: "false", help: "Begin empty and wait to be added by `tenure member add`.",
+		value: func(c *Config) settingValue { return boolValue{&c.Join} }},
+	{name: "cluster-id", help: "With join: the ensemble to join, as `tenure member add` prints it.",
+		value: func(c *Config) settingValue { return textValue{&c.ClusterID, isClusterID} }},
+	{name: "election-timeout", def: "1s", help: "How long a leader may be silent before the others elect one; the same on all members.",
+		value: func(c *Config) settingValue {
+			return durationValue{&c.ElectionTimeout, 100 * time.Millisecond, time.Minute}
+		}},
+	{name: "log-keep-bytes", def: "128MiB", help: "Most log kept for members that lag or are away; those that lack more are sent a snapshot.",
+		value: func(c *Config) settingValue { return bytesValue[int64]{&c.LogKeepBytes, 1 << 10, maxBytes} }},
+	{name: "snapshot-rate", def: "32MiB", help: "Most bytes per second that this member sends in snapshots, all together.",
+		value: func(c *Config) settingValue { return bytesValue[int64]{&c.SnapshotRate, 1 << 10, maxBytes} }},
+	{name: "peer-tls-cert", help: "PEM file of the certificate chain that this member shows to the others. Read again when it changes.",
+		value: func(c *Config) settingValue { return textValue{field: &c.PeerTLS.CertFile} }},
+	{name: "peer-tls-key", help: "PEM file of that certificate's private key.",
+		value: func(c *Config) settingValue { return textValue{field: &c.PeerTLS.KeyFile} }},
+	{name: "peer-tls-ca", help: "PEM file of the authorities that the other members' certificates are verified against.",
+		value: func(c *Config) settingValue { return textValue{field: &c.PeerTLS.CAFile} }},
 
 	{name: "tls-cert", help: "PEM file of the server's certificate chain; turns TLS on. Read again when it changes.",
 		value: func(c *Config) settingValue { return textValue{field: &c.TLS.CertFile} }},
@@ -147,7 +176,7 @@ var settings = []setting{
 		}},
 	{name: "no-ttl", def: "false", help: "Refuse TTL znodes.",
 		value: func(c *Config) settingValue { return boolValue{&c.NoTTL} }},
-	{name: "reconfig-enabled", def: "false", help: "Answer reconfig with Unimplemented, as there is one member, instead of ReconfigDisabled.",
+	{name: "reconfig-enabled", def: "false", help: "Let ZooKeeper's reconfig change the members, for who has WRITE on /zookeeper/config; without peer-listen it is then Unimplemented instead of ReconfigDisabled.",
 		value: func(c *Config) settingValue { return boolValue{&c.ReconfigEnabled} }},
 	{name: "enforce-quota", def: "false", help: "Let hard quotas refuse writes instead of only being logged.",
 		value: func(c *Config) settingValue { return boolValue{&c.EnforceQuota} }},

@@ -139,10 +139,22 @@ func (v durationValue) set(text string) error {
 	return v.check()
 }
 
-// listValue is values with commas between them; none holds a comma itself.
+// listValue is values with commas between them; none holds a comma itself. Blank ones are
+// passed over.
 type listValue struct {
 	field *[]string
 	rule  func(string) error
+}
+
+// strictListValue is a listValue whose blank items are judged by the rule, too.
+type strictListValue struct{ listValue }
+
+func (v strictListValue) set(text string) error {
+	*v.field = nil
+	for item := range strings.SplitSeq(text, ",") {
+		*v.field = append(*v.field, strings.TrimSpace(item))
+	}
+	return v.check()
 }
 
 func (v listValue) get() string  { return strings.Join(*v.field, ",") }

@@ -62,6 +62,8 @@ type conn struct {
 	// ids are the identities of the connection: set by the reader, read at delivery.
 	ids  atomic.Pointer[[]znode.Identity]
 	live atomic.Pointer[liveSession] // the session, nil before the handshake and after a move
+	// admitted: it is a client's, and not for a four-letter word.
+	admitted atomic.Bool
 	// arrivedAt is when the bytes now being decoded came in. Reader only.
 	arrivedAt int64
 	share     share // of what is outstanding
@@ -102,6 +104,11 @@ func (c *conn) sessionID() session.ID {
 	return 0
 }
 
+// owner is the connection as the replicated state knows it.
+func (c *conn) owner() session.Owner {
+	return session.Owner{Origin: c.srv.origin.Load(), Bind: uint64(c.id)}
+}
+
 // push queues a decoded call and blocks while the connection has too much in flight.
 func (c *conn) push(k *call) {
 	if !c.srv.outstanding.tryAcquire(k.size(), &c.share) {
@@ -133,7 +140,7 @@ func (c *conn) kick() {
 	start := c.startLocked()
 	c.mu.Unlock()
 	if start {
-		go c.work()
+		c.srv.spawn(c)
 	}
 }
 
@@ -203,12 +210,11 @@ func (c *conn) advanceLocked() bool {
 		return false
 	}
 	head := c.mu.queue.at(0)
-	if head.connect != nil && head.state == callWaiting {
-		c.settleLocked(head)
-	}
 	switch {
 	case head.state == callProposed, head.isWrite():
 		return c.proposeLocked()
+	case head.consults():
+		return c.consultLocked(head)
 	case !head.needsBarrier() || head.cleared || c.srv.rep.BarrierNow():
 		if head.req.Op == wire.OpRewatch && head.reply == nil {
 			c.rewatchLocked(head)
@@ -224,8 +230,7 @@ func (c *conn) advanceLocked() bool {
 }
 
 // proposeLocked proposes the writes that follow those already proposed. Propose never
-// blocks, so it may be called under the lock; that it is keeps a moved session's old
-// connection from proposing behind the new one.
+// blocks, so it may be called under the lock.
 func (c *conn) proposeLocked() bool {
 	q := &c.mu.queue
 	first := c.mu.inFlight
@@ -271,7 +276,7 @@ func (c *conn) barrierLocked() {
 		start := c.startLocked()
 		c.mu.Unlock()
 		if start {
-			go c.work()
+			c.srv.spawn(c)
 		}
 	})
 	c.mu.Lock()
@@ -329,7 +334,7 @@ func (c *conn) close(why closeReason) {
 	start := c.startLocked()
 	c.mu.Unlock()
 	if start {
-		go c.work()
+		c.srv.spawn(c)
 	}
 }
 

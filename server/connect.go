@@ -32,31 +32,35 @@ const (
 // session; those behind it may come at once.
 func (c *conn) serve() {
 	defer c.gone()
-	msg, err := c.next()
-	if err != nil {
-		c.close(readFailure(err))
-		return
-	}
-	req, err := c.codec.DecodeConnect(msg)
-	if err == nil {
-		err = c.admit(&req)
-	}
-	if err != nil {
-		c.close(reasonOf(err, closeBadRequest))
-		return
-	}
-	c.push(&call{c: c, connect: &req, bytes: len(msg), start: c.arrivedAt, ids: *c.ids.Load()})
+	receive := c.begin
 	for {
 		msg, err := c.next()
 		if err != nil {
 			c.close(readFailure(err))
 			return
 		}
-		if err := c.receive(msg); err != nil {
+		if err := receive(msg); err != nil {
 			c.close(reasonOf(err, closeBadRequest))
 			return
 		}
+		receive = c.receive
 	}
+}
+
+// begin queues the handshake.
+func (c *conn) begin(msg []byte) error {
+	req, err := c.codec.DecodeConnect(msg)
+	if err == nil {
+		err = c.admit(&req)
+	}
+	if err != nil {
+		return err
+	}
+	if req.Session != 0 && !c.resumable(&req) {
+		return refusal{c.refuse(&req)}
+	}
+	c.push(&call{c: c, connect: &req, bytes: len(msg), start: c.arrivedAt, ids: *c.ids.Load()})
+	return nil
 }
 
 // next returns the next message; it is valid until the next call.
@@ -82,11 +86,15 @@ func reasonOf(err error, code int) closeReason {
 	return closeReason{code, err.Error()}
 }
 
-// admit judges a handshake before anything is written for it.
+// admit judges a handshake before anything is written for it. If other members may have
+// what this one has not applied yet, whether it is behind its client shows only in the log.
 func (c *conn) admit(r *wire.ConnectRequest) error {
-	if last := c.srv.store.LastZxid(); r.LastZxid > last {
-		c.srv.metrics.refusedBehind()
-		return refusal{closeReason{closeBehind, fmt.Sprintf("server history is behind: you have seen zxid %d, this member has %d", r.LastZxid, last)}}
+	c.admitted.Store(true) // before: whoever sends clients away meanwhile must see this one
+	if err := c.srv.admits(); err != nil {
+		return refusal{closeReason{closeTryAgain, err.Error()}}
+	}
+	if last := c.srv.store.LastZxid(); r.LastZxid > last && c.srv.rep.BarrierNow() {
+		return refusal{c.behind(r, last)}
 	}
 	if limit := c.srv.cfg.MaxSessions; r.Session == 0 && c.srv.sessions.len() >= limit {
 		return refusal{closeReason{closeTooMany, fmt.Sprintf("max-sessions %d reached", limit)}}
@@ -94,110 +102,104 @@ func (c *conn) admit(r *wire.ConnectRequest) error {
 	return nil
 }
 
-// openSession is the transaction that a handshake without a session asks for. What is
-// granted here stays for the session's life: it is part of the replicated state, so that
-// a restart cannot shorten what a client was promised (promise P6).
-func (c *conn) openSession(r *wire.ConnectRequest) *znode.OpenSession {
-	op := &znode.OpenSession{TimeoutMs: session.Negotiate(r.TimeoutMs,
+// behind refuses a client that has seen more than zxid last, the newest here.
+func (c *conn) behind(r *wire.ConnectRequest, last int64) closeReason {
+	c.srv.metrics.refusedBehind()
+	return closeReason{closeBehind, fmt.Sprintf("server history is behind: you have seen zxid %d, this member has %d", r.LastZxid, last)}
+}
+
+// resumable is false of a resume that would certainly be refused: who guesses passwords
+// writes nothing to the log. A session that is unknown here may have been opened by another
+// member just now.
+func (c *conn) resumable(r *wire.ConnectRequest) bool {
+	alone := c.srv.rep.BarrierNow()
+	if l := c.srv.sessions.get(r.Session); l != nil {
+		return subtle.ConstantTimeCompare(l.Password[:], r.Password) == 1
+	}
+	return !alone && len(r.Password) == session.PasswordSize
+}
+
+// handshakeOp is the transaction that a handshake asks for. The timeout that is granted
+// stays for the session's life: it is part of the replicated state, so that a restart cannot
+// shorten what a client was promised (promise P6).
+func (c *conn) handshakeOp(r *wire.ConnectRequest) znode.Op {
+	if r.Session != 0 {
+		return &znode.ResumeSession{Session: r.Session, Password: [session.PasswordSize]byte(r.Password), Seen: r.LastZxid}
+	}
+	op := &znode.OpenSession{Seen: r.LastZxid, TimeoutMs: session.Negotiate(r.TimeoutMs,
 		int32(c.terms.minTimeout.Milliseconds()), int32(c.terms.maxTimeout.Milliseconds()))}
 	rand.Read(op.Password[:])
 	return op
 }
 
-// settleLocked makes a handshake wait for writes of its session that another connection
-// has in flight: what the client reads next must show whether they were applied. From
-// here on that connection proposes nothing. The log is told to say when they are through.
-// It releases and retakes the connection's lock.
-func (c *conn) settleLocked(k *call) {
-	l := c.srv.sessions.get(k.connect.Session)
-	if k.settle || l == nil || !k.knows(l) {
-		return
-	}
-	c.mu.Unlock()
-	c.srv.state.RLock()
-	if old := l.conn.Swap(nil); old != nil {
-		old.disown(closeReason{closeMoved, movedText})
-	}
-	c.srv.state.RUnlock()
-	c.mu.Lock()
-	k.settle = c.srv.unsettled(l)
-}
-
-// knows reports whether a handshake has the session's password.
-func (k *call) knows(l *liveSession) bool {
-	return subtle.ConstantTimeCompare(l.Password[:], k.connect.Password) == 1
-}
-
-// opened answers the handshake that opened a session, or was settled. Called by apply.
+// opened answers a handshake. Called by apply.
 func (c *conn) opened(k *call, res *znode.Result) {
-	if k.settle {
-		c.resume(k)
-		c.completed(k, nil, nil)
-		return
+	var end *closeReason
+	switch res.Err {
+	case znode.OK:
+		c.bind(k, c.srv.sessions.get(res.Session.ID))
+	case znode.SessionExpired:
+		c.refuse(k.connect)
+	case znode.DataInconsistency:
+		end = new(c.behind(k.connect, res.Zxid))
+	default:
+		end = &closeReason{closeTryAgain, "session not opened: " + res.Err.Error()}
 	}
-	if res.Err != znode.OK {
-		c.completed(k, nil, &closeReason{closeTryAgain, "session not opened: " + res.Err.Error()})
-		return
-	}
-	l := c.srv.sessions.get(res.Session.ID)
-	c.bind(k, l)
-	c.completed(k, nil, nil)
+	c.completed(k, nil, end)
 }
 
+// movedText tells a connection that its session is another one's now.
 const movedText = "the session continued on another connection"
 
-// bind makes the connection the session's, answers its handshake and cuts the
-// connection that had the session before: behind this nothing of that one is
-// proposed any more.
-func (c *conn) bind(k *call, l *liveSession) {
-	c.mu.Lock()
-	if c.mu.closing != nil {
-		c.mu.Unlock()
-		return
-	}
-	old := l.conn.Swap(c)
-	c.live.Store(l)
-	c.door.Opened()
-	c.appendConnectLocked(k, l)
-	c.mu.Unlock()
-	if old != nil && old != c {
-		old.disown(closeReason{closeMoved, movedText})
-	}
+// overReason tells a connection that its session is over.
+func overReason(id session.ID) closeReason {
+	return closeReason{closeSessionOver, "session " + id.String() + " is over"}
 }
 
-// disown ends a connection whose session is over or on another one. The session goes
-// last: a write proposed in between without one would count as the server's own, which
-// no access list binds.
-func (c *conn) disown(why closeReason) {
-	c.close(why)
-	c.live.Store(nil)
+// bind makes the connection the session's, as the log has it already, and answers its
+// handshake.
+func (c *conn) bind(k *call, l *liveSession) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closing != nil {
+		return
+	}
+	l.conn.Store(c)
+	c.live.Store(l)
+	c.door.Opened()
+	c.appendConnectLocked(k.connect, l)
+}
+
+// refuse answers a resume that is refused, ends the connection and says why.
+func (c *conn) refuse(r *wire.ConnectRequest) closeReason {
+	why := closeReason{closeSessionOver, "session " + r.Session.String() + " is unknown, over, or the password is wrong"}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.appendConnectLocked(r, nil)
+	c.closeLocked(why)
+	return why
+}
+
+// disown ends the connection of a session that is over or on another one. The connection
+// forgets the session last: a write proposed in between without one would count as the
+// server's own, which no access list binds.
+func (l *liveSession) disown(why closeReason) {
+	if c := l.conn.Swap(nil); c != nil {
+		c.close(why)
+		c.live.Store(nil)
+	}
 }
 
 // appendConnectLocked answers a handshake; with a nil session it refuses.
-func (c *conn) appendConnectLocked(k *call, l *liveSession) {
+func (c *conn) appendConnectLocked(q *wire.ConnectRequest, l *liveSession) {
 	r := wire.ConnectReply{}
 	if l != nil {
 		r = wire.ConnectReply{TimeoutMs: l.TimeoutMs, Session: l.ID, Password: l.Password}
 	}
-	if k.connect.ReadOnly != nil {
+	if q.ReadOnly != nil {
 		r.ReadOnly = new(bool)
 	}
 	c.appendLocked(func(b []byte) []byte { return c.codec.AppendConnectReply(b, &r) })
-}
-
-// resume answers a handshake that names a session. The password is checked before
-// anything is done to the connection that the session is on. Called under the state lock,
-// by the worker or by apply, without the connection's.
-func (c *conn) resume(k *call) {
-	l := c.srv.sessions.get(k.connect.Session)
-	if l == nil || !k.knows(l) || !c.srv.sessions.touch(l.ID, k.start) {
-		c.mu.Lock()
-		c.appendConnectLocked(k, nil)
-		c.closeLocked(closeReason{closeSessionOver, "session " + k.connect.Session.String() + " is unknown, over, or the password is wrong"})
-		c.mu.Unlock()
-		return
-	}
-	c.bind(k, l)
 }
 
 // heard is called when bytes came in: whatever it is, the client lives. A session that is
@@ -207,7 +209,7 @@ func (c *conn) heard() {
 	c.arrivedAt = c.srv.now()
 	l := c.live.Load()
 	if l != nil && !c.srv.sessions.touch(l.ID, c.arrivedAt) && c.srv.sessions.get(l.ID) != nil {
-		c.close(closeReason{closeSessionOver, "session " + l.ID.String() + " is over"})
+		c.close(overReason(l.ID))
 	}
 }
 

@@ -100,6 +100,15 @@ func (t *connTable) goAway(ctx context.Context) {
 	<-done
 }
 
+// sendAway ends the connections of clients.
+func (t *connTable) sendAway(why closeReason) {
+	for _, c := range t.all() {
+		if c.admitted.Load() {
+			c.close(why)
+		}
+	}
+}
+
 // Proxies cut connections that are silent for a minute: something is sent sooner.
 const (
 	keepAliveAfter = 20 * time.Second
@@ -137,7 +146,7 @@ func (c *conn) ping() {
 	start := c.startLocked()
 	c.mu.Unlock()
 	if start {
-		go c.work()
+		c.srv.spawn(c)
 	}
 }
 

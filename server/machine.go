@@ -47,7 +47,9 @@ func (s *Server) propose(batch []*call) error {
 	}
 	buf := make([]byte, 0, size)
 	ends := make([]int, len(batch))
-	s.pending.mu.Lock()
+	proposals := make([][]byte, len(batch))
+	s.pending.mu.Lock() // also while they are queued: Install tells those before it from those behind it
+	defer s.pending.mu.Unlock()
 	if len(s.pending.mu.calls) == 0 {
 		s.pending.mu.since = s.now()
 	}
@@ -55,46 +57,30 @@ func (s *Server) propose(batch []*call) error {
 	for i, k := range batch {
 		s.pending.mu.last++
 		s.pending.mu.calls[s.pending.mu.last] = k
-		p := wire.Proposal{Origin: s.origin, ID: s.pending.mu.last, Txn: k.txn()}
+		p := wire.Proposal{Origin: s.origin.Load(), ID: s.pending.mu.last, Txn: k.txn()}
 		buf = wire.AppendProposal(buf, &p)
 		ends[i] = len(buf)
 		k.state = callProposed
 	}
-	if l := batch[0].c.live.Load(); l != nil {
-		l.proposed.Store(s.pending.mu.last)
-	}
-	s.pending.mu.Unlock()
-
-	proposals := make([][]byte, len(batch))
 	for i, start := 0, 0; i < len(batch); i, start = i+1, ends[i] {
 		proposals[i] = buf[start:ends[i]:ends[i]]
 	}
 	err := s.rep.Propose(proposals...)
 	if err != nil {
-		s.pending.mu.Lock()
 		for i, k := range batch {
 			delete(s.pending.mu.calls, first+uint64(i))
 			k.state = callWaiting
 		}
-		s.pending.mu.Unlock()
 	}
 	return err
 }
 
-// unsettled reports whether a write of the session waits for the log: perhaps one of a
-// connection that is gone.
-func (s *Server) unsettled(l *liveSession) bool {
-	s.pending.mu.Lock()
-	defer s.pending.mu.Unlock()
-	_, waits := s.pending.mu.calls[l.proposed.Load()]
-	return waits
-}
-
-// proposeOwn hands a transaction of the server itself (expiry, reaping) to the log.
-// Nobody waits for its result: what it did shows in the state.
-func (s *Server) proposeOwn(op znode.Op) error {
+// proposeOwn hands a transaction of the server itself (expiry, reaping) to the log, if this
+// member leads in term. Nobody waits for its result: what it did shows in the state. Under
+// another leader it would no longer be right, so it is not carried over.
+func (s *Server) proposeOwn(term uint64, op znode.Op) error {
 	p := wire.Proposal{Txn: znode.Txn{Op: op}}
-	return s.rep.Propose(wire.AppendProposal(nil, &p))
+	return s.rep.ProposeVolatile(term, wire.AppendProposal(nil, &p))
 }
 
 // seal builds a log entry on the leader: here, and only here, time enters.
@@ -113,36 +99,43 @@ type applied struct {
 
 // Apply implements replica.Machine. One Pebble batch per entry; then, as one step
 // that no reader can straddle: make it visible, tell the watchers, answer.
-func (s *Server) Apply(entries []replica.Entry) error {
+func (s *Server) Apply(entries []replica.Entry) (own int, err error) {
 	for _, e := range entries {
-		if err := s.applyEntry(e); err != nil {
-			return fmt.Errorf("apply entry %d: %w", e.Index, err)
+		n, err := s.applyEntry(e)
+		if err != nil {
+			return 0, fmt.Errorf("apply entry %d: %w", e.Index, err)
 		}
+		own += n
 	}
-	return nil
+	return own, nil
 }
 
-func (s *Server) applyEntry(e replica.Entry) error {
+// applyEntry returns how many of the entry's transactions were proposed by this process.
+func (s *Server) applyEntry(e replica.Entry) (own int, err error) {
 	began := s.now()
 	s.applying.Store(began)
 	defer s.applying.Store(0)
+	if s.learnPresence.Swap(false) {
+		s.store.LearnPresence() // here, where nothing else is being applied
+	}
 	batch := s.store.Begin(e.Index)
 	done := s.applyScratch[:0]
 	if len(e.Data) > 0 {
 		stamp, proposals, err := wire.DecodeEntry(e.Data)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		for i := range proposals {
 			done = append(done, applied{proposals[i], batch.Apply(stamp, &proposals[i].Txn)})
 		}
 	}
-	calls := s.takeCalls(done)
+	calls, own := s.takeCalls(done)
 	batch.Prepare()
 
 	s.state.Lock()
-	err := batch.Commit()
+	err = batch.Commit()
 	if err == nil {
+		s.digests.note(e.Index, s.store.Digest())
 		for i := range done {
 			s.publish(&done[i], calls[i])
 		}
@@ -159,23 +152,24 @@ func (s *Server) applyEntry(e replica.Entry) error {
 	clear(done)
 	s.applyScratch = done[:0]
 	s.metrics.appliedEntry(len(done), s.now()-began)
-	return err
+	return own, err
 }
 
-// takeCalls finds who waits for each result; nil where it is another process's, or
-// was proposed before a restart.
-func (s *Server) takeCalls(done []applied) []*call {
-	calls := make([]*call, len(done))
+// takeCalls finds who waits for each result, nil where it is another process's, or was
+// proposed before a restart, and how many are this process's.
+func (s *Server) takeCalls(done []applied) (calls []*call, own int) {
+	calls = make([]*call, len(done))
 	s.pending.mu.Lock()
 	defer s.pending.mu.Unlock()
 	s.pending.mu.since = s.now()
 	for i := range done {
-		if done[i].proposal.Origin == s.origin {
+		if done[i].proposal.Origin == s.origin.Load() {
 			calls[i] = s.pending.mu.calls[done[i].proposal.ID]
 			delete(s.pending.mu.calls, done[i].proposal.ID)
+			own++
 		}
 	}
-	return calls
+	return calls, own
 }
 
 // publish makes one transaction known: sessions, then watch events, then its own
@@ -184,7 +178,9 @@ func (s *Server) takeCalls(done []applied) []*call {
 func (s *Server) publish(a *applied, k *call) {
 	for _, e := range a.outcome.Sessions {
 		if e.Session != nil {
-			s.sessions.opened(e.Session, s.now())
+			if was := s.sessions.bound(e.Session, s.now()); was != nil {
+				was.disown(closeReason{closeMoved, movedText})
+			}
 		} else if l := s.sessions.closed(e.ID); l != nil {
 			s.endConn(l, k)
 		}
@@ -200,6 +196,8 @@ func (s *Server) publish(a *applied, k *call) {
 	switch {
 	case a.outcome.Gap:
 		k.c.completed(k, nil, &closeReason{closeBadRequest, "a write's seq is not the next of its session"})
+	case a.outcome.Result.Err == znode.SessionMoved: // the connection was cut when it did
+		k.c.completed(k, nil, &closeReason{closeMoved, movedText})
 	case k.connect != nil:
 		k.c.opened(k, &a.outcome.Result)
 	default:
@@ -230,11 +228,11 @@ func (s *Server) answer(k *call, res *znode.Result) {
 // endConn closes the connection of a session that is over, except the one whose own
 // close request this is: that one gets its answer first.
 func (s *Server) endConn(l *liveSession, k *call) {
-	c := l.conn.Swap(nil)
-	if c == nil || k != nil && k.c == c && k.req.Op == wire.OpCloseSession {
+	if k != nil && k.c == l.conn.Load() && k.req.Op == wire.OpCloseSession {
+		l.conn.Store(nil)
 		return
 	}
-	c.disown(closeReason{closeSessionOver, "session " + l.ID.String() + " is over"})
+	l.disown(overReason(l.ID))
 }
 
 // tellWatchers puts the events of one transaction into the outboxes of those who
@@ -250,9 +248,6 @@ func (s *Server) tellWatchers(zxid int64, changes []znode.Change) {
 		}
 	})
 }
-
-// Applied implements replica.Machine.
-func (s *Server) Applied() uint64 { return s.store.Applied() }
 
 // Flush implements replica.Machine.
 func (s *Server) Flush() (uint64, error) { return s.store.Flush() }

@@ -45,6 +45,10 @@ type metrics struct {
 type figures struct {
 	Counts  store.Counts
 	Replica replica.Status
+	Stats   replica.Stats
+	// Members are nil on a member that does not lead.
+	Members *memberFigures
+	Peers   []PeerStatus
 	// Connections are open sockets, Connected sessions those that are on one.
 	Connections, Watches          int64
 	Outstanding, OutstandingBytes int64 // requests not answered yet

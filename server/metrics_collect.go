@@ -1,6 +1,8 @@
 package server
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -24,14 +26,20 @@ var (
 	descApplied  = desc("apply_batch_transactions", "Transactions per log entry.")
 	descSync     = desc("log_sync_duration_seconds", "One sync of the log.")
 
-	descDisk        = desc("disk_bytes", "Space used by a database.", "db")
-	descMemtable    = desc("memtable_bytes", "Memory of a database's memtables.", "db")
-	descBlockCache  = desc("block_cache_bytes", "Memory of a database's block cache.", "db")
-	descCompactions = desc("compactions_total", "Compactions of a database since start.", "db")
-	descFlushes     = desc("flushes_total", "Memtable flushes of a database since start.", "db")
-	descDebt        = desc("compaction_debt_bytes", "Estimated bytes still to compact.", "db")
-	descWAL         = desc("wal_bytes", "Size of a database's write-ahead log.", "db")
-	descReadAmp     = desc("read_amplification", "Tables that a read may have to look into.", "db")
+	descDisk           = desc("disk_bytes", "Space used by a database.", "db")
+	descMemtable       = desc("memtable_bytes", "Memory of a database's memtables.", "db")
+	descBlockCache     = desc("block_cache_bytes", "Memory of a database's block cache.", "db")
+	descCompactions    = desc("compactions_total", "Compactions of a database since start.", "db")
+	descFlushes        = desc("flushes_total", "Memtable flushes of a database since start.", "db")
+	descDebt           = desc("compaction_debt_bytes", "Estimated bytes still to compact.", "db")
+	descWAL            = desc("wal_bytes", "Size of a database's write-ahead log.", "db")
+	descPeerUp         = desc("peer_connected", "1 while another member is connected.", "peer")
+	descPeerRTT        = desc("peer_round_trip_seconds", "Round trip to another member, smoothed.", "peer")
+	descPeerQueue      = desc("peer_queued_bytes", "Bytes that wait to be sent to another member.", "peer")
+	descPeerDropped    = desc("peer_dropped_frames_total", "Frames for another member that were dropped.", "peer")
+	descPeerReconnects = desc("peer_reconnects_total", "Connections made to another member after the first.", "peer")
+
+	descReadAmp = desc("read_amplification", "Tables that a read may have to look into.", "db")
 )
 
 // plainFigure is a figure without labels.
@@ -68,6 +76,10 @@ var plainFigures = []plainFigure{
 	gauge("log_last_index", "Last entry in the log.", func(f *figures) int64 { return int64(f.Replica.Last) }),
 	gauge("log_committed_index", "Last committed entry.", func(f *figures) int64 { return int64(f.Replica.Committed) }),
 	gauge("log_applied_index", "Last applied entry.", func(f *figures) int64 { return int64(f.Replica.Applied) }),
+	gauge("followers", "On the leader: other voters that answer.", func(f *figures) int64 { return f.members().Followers }),
+	gauge("synced_followers", "On the leader: those of them that have nearly all of its log.", func(f *figures) int64 { return f.members().SyncedFollowers }),
+	gauge("learners", "On the leader: members without a vote that answer.", func(f *figures) int64 { return f.members().Learners }),
+	gauge("differing_members", "On the leader: members whose state is not its own. It must be 0.", func(f *figures) int64 { return f.members().Differing }),
 	gauge("log_bytes", "Size of the log.", func(f *figures) int64 { return f.Replica.LogBytes }),
 
 	counter("events_sent_total", "Watch events sent.", func(m *metrics) int64 { return m.events.Load() }),
@@ -77,6 +89,13 @@ var plainFigures = []plainFigure{
 	counter("dropped_connections_total", "Connections that ended before their session was closed.", func(m *metrics) int64 { return m.dropped.Load() }),
 	counter("auth_failures_total", "Failed authentications.", func(m *metrics) int64 { return m.authFailures.Load() }),
 	counter("sessions_expired_total", "Sessions ended by their timeout.", func(m *metrics) int64 { return m.expiries.Load() }),
+	plainCounter("elections_total", "Elections in which this member stood.", func(f *figures) int64 { return f.Stats.Elections }),
+	plainCounter("leader_changes_total", "New leaders that this member has seen.", func(f *figures) int64 { return f.Stats.LeaderChanges }),
+	plainCounter("forwarded_proposals_total", "Transactions sent to the leader, those that were sent again included.", func(f *figures) int64 { return f.Stats.Forwarded }),
+	plainCounter("snapshots_sent_total", "Snapshots of the state sent to other members.", func(f *figures) int64 { return f.Stats.SnapshotsSent }),
+	plainCounter("snapshots_received_total", "Snapshots of the state received of other members.", func(f *figures) int64 { return f.Stats.SnapshotsReceived }),
+	plainCounter("snapshot_sent_bytes_total", "Bytes of snapshots sent.", func(f *figures) int64 { return f.Stats.SnapshotBytes }),
+	plainCounter("leader_questions_total", "Questions to the leader, which confirm reads and renew sessions.", func(f *figures) int64 { return f.Stats.Asks }),
 	counter("proposals_total", "Transactions that this member as leader put into the log.", func(m *metrics) int64 { return m.proposals.Load() }),
 	counter("read_barriers_total", "Read barriers asked for.", func(m *metrics) int64 { return m.barrier.Load() }),
 	{desc("session_extension_seconds_total", "Time added to every session timeout because the server itself had stalled."),
@@ -86,6 +105,12 @@ var plainFigures = []plainFigure{
 func gauge(name, help string, value func(*figures) int64) plainFigure {
 	return plainFigure{desc(name, help), prometheus.GaugeValue,
 		func(_ *metrics, f *figures) float64 { return float64(value(f)) }}
+}
+
+func plainCounter(name, help string, value func(*figures) int64) plainFigure {
+	f := gauge(name, help, value)
+	f.kind = prometheus.CounterValue
+	return f
 }
 
 func counter(name, help string, value func(*metrics) int64) plainFigure {
@@ -118,6 +143,37 @@ func (c *metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	c.m.sync.collect(ch, descSync)
 	for i := range f.Disks {
 		f.Disks[i].collect(ch)
+	}
+	for i := range f.Peers {
+		f.Peers[i].collect(ch)
+	}
+}
+
+// members are the figures of the other members, all 0 where they are not known.
+func (f *figures) members() memberFigures {
+	if f.Members == nil {
+		return memberFigures{}
+	}
+	return *f.Members
+}
+
+func (p *PeerStatus) collect(ch chan<- prometheus.Metric) {
+	connected := 0.0
+	if p.Connected {
+		connected = 1
+	}
+	for _, figure := range []struct {
+		desc  *prometheus.Desc
+		kind  prometheus.ValueType
+		value float64
+	}{
+		{descPeerUp, prometheus.GaugeValue, connected},
+		{descPeerRTT, prometheus.GaugeValue, p.RTTMs / 1e3},
+		{descPeerQueue, prometheus.GaugeValue, float64(p.QueuedBytes)},
+		{descPeerDropped, prometheus.CounterValue, float64(p.Dropped)},
+		{descPeerReconnects, prometheus.CounterValue, float64(p.Reconnects)},
+	} {
+		ch <- prometheus.MustNewConstMetric(figure.desc, figure.kind, figure.value, strconv.FormatUint(p.ID, 10))
 	}
 }
 

@@ -16,7 +16,7 @@ func (c *conn) readLocked() {
 	now := c.srv.rep.BarrierNow()
 	for i := 0; i < c.mu.queue.len(); i++ {
 		k := c.mu.queue.at(i)
-		if k.isWrite() || k.needsBarrier() && !k.cleared && !now || k.catchesUp() && i > 0 {
+		if k.isWrite() || k.consults() || k.needsBarrier() && !k.cleared && !now || k.catchesUp() && i > 0 {
 			break
 		}
 		run = append(run, k)
@@ -62,11 +62,6 @@ func (c *conn) appendRunLocked(buf *[]byte) {
 // answerRead appends the answer to k to buf. A non-nil reason ends the connection
 // behind it. Called under the shared state lock.
 func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
-	if k.connect != nil {
-		c.resume(k)
-		c.account(k, znode.OK)
-		return nil
-	}
 	if c.live.Load() == nil { // refused or disowned: why is what the connection is closed with
 		c.account(k, znode.SessionMoved)
 		return nil
@@ -76,7 +71,7 @@ func (c *conn) answerRead(k *call, buf *[]byte) *closeReason {
 		r.Zxid = 0
 	}
 	if k.reply != nil {
-		r.Err, r.Detail = k.reply.Err, k.reply.Detail
+		r.Err, r.Detail, r.Body = k.reply.Err, k.reply.Detail, k.reply.Body
 		if r.Err == znode.Unimplemented {
 			r.Zxid = -1
 		}
@@ -135,7 +130,7 @@ func (s *Server) read(c *conn, k *call) (any, znode.Error) {
 		return &wire.SASLReply{}, znode.OK
 	case *wire.Reconfig:
 		if s.cfg.ReconfigEnabled {
-			return nil, znode.Unimplemented // there is one member
+			return nil, znode.Unimplemented // there is one member, for good: see reconfigurable
 		}
 		return nil, znode.ReconfigDisabled
 	}

@@ -39,13 +39,17 @@ func (s *Server) reap(ctx context.Context) {
 // reapOnce asks for the deletion of what has outlived itself. Whether it still has is
 // judged again when the deletion is applied.
 func (s *Server) reapOnce() {
+	term := s.rep.Leads()
+	if term == 0 {
+		return
+	}
 	paths, err := s.store.Reapable(s.wallMs(), reapBatch)
 	if err != nil {
 		s.fail(err)
 		return
 	}
 	for _, path := range paths {
-		if err := s.proposeOwn(&znode.Reap{Path: path}); err != nil {
+		if err := s.proposeOwn(term, &znode.Reap{Path: path}); err != nil {
 			s.log.Warn("reaping put off", "err", err)
 			return
 		}
@@ -69,8 +73,11 @@ func (s *Server) lookAtDisk() {
 // znodeBytes is what a znode counts besides its data against max-data-bytes.
 const znodeBytes = 128
 
-// full reports whether writes that grow the state are to be refused.
-func (s *Server) full() bool {
+// full reports whether writes that grow the state are to be refused, here or on another
+// member: all have to store them.
+func (s *Server) full() bool { return s.fullHere() || s.reports.anyFull(s.now()) }
+
+func (s *Server) fullHere() bool {
 	if s.diskFull.Load() {
 		return true
 	}

@@ -40,10 +40,14 @@ import (
 
 // Server is one running member. Its methods are safe for concurrent use.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	began   time.Time
-	origin  uint64 // see wire.Proposal
+	cfg Config
+	log *slog.Logger
+	// clock is monotonic, in nanoseconds, wall in milliseconds since 1970; only a simulation
+	// has others than the process's.
+	clock, wall func() int64
+	// spawn lets the worker of a connection run.
+	spawn   func(*conn)
+	origin  atomic.Uint64 // see wire.Proposal; Install draws another
 	token   adminToken
 	store   *store.Store
 	rep     *replica.Replica
@@ -67,28 +71,36 @@ type Server struct {
 	nativeTerms terms
 	zkTerms     terms
 	diskFull    atomic.Bool
+	reports     reports
 
 	listener net.Listener
 	zk       net.Listener // ZooKeeper's protocol; nil if not served
 	zkTLS    net.Listener // the same above TLS
+	peers    net.Listener // the other members; nil if there can be none
+	ensemble
 	http     *http.Server
 	upgrader websocket.Upgrader
 	conns    connTable
 	lastConn atomic.Uint64
-	serving  atomic.Bool
+	serving  atomic.Bool // until the member stops
+	led      atomic.Bool // a leader answers, so clients are served
+	// learnPresence asks apply to let the store learn which znodes there are.
+	learnPresence atomic.Bool
 
 	failure   atomic.Pointer[error]
 	failed    chan struct{}
 	stop      context.CancelFunc
+	running   context.Context // ends when the member stops
 	tasks     *errgroup.Group
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// Open opens the member's data directory, recovers its state from the log and begins
-// to listen; requests are served as soon as it returns. The caller must Shutdown.
+// Open opens the member's data directory, begins to recover its state from the log, and
+// listens. Clients are refused until Serving is closed; a member that can have no others has
+// closed it when Open returns. HTTP for operators answers at once. The caller must Shutdown.
 func Open(cfg Config, log *slog.Logger) (*Server, error) {
-	return openOn(cfg, log, vfs.Default)
+	return openOn(cfg, log, disk(cfg.DataDir))
 }
 
 // openOn is Open with the databases on fs.
@@ -97,8 +109,23 @@ func openOn(cfg Config, log *slog.Logger, fs vfs.FS) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: log, began: time.Now(), origin: randomOrigin(),
-		sessions: newLiveSessions(), kicked: map[*conn]struct{}{}, failed: make(chan struct{})}
+	s := newServer(cfg, log)
+	if err := s.open(fs); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// newServer returns a member that is not open. cfg is valid.
+func newServer(cfg Config, log *slog.Logger) *Server {
+	began := time.Now()
+	s := &Server{cfg: cfg, log: log,
+		clock: func() int64 { return int64(time.Since(began)) }, wall: func() int64 { return time.Now().UnixMilli() },
+		spawn:    func(c *conn) { go c.work() },
+		sessions: newLiveSessions(), kicked: map[*conn]struct{}{}, failed: make(chan struct{}),
+		ensemble: ensemble{served: make(chan struct{})}}
+	s.origin.Store(randomOrigin())
 	s.pending.mu.calls = map[uint64]*call{}
 	s.watches.cfg, s.watches.registry, s.watches.conns = &s.cfg, watch.NewRegistry(), map[watch.Watcher]*conn{}
 	s.outstanding = newBudget(int64(cfg.MaxOutstandingTotal), cfg.MaxOutstandingBytes)
@@ -107,11 +134,7 @@ func openOn(cfg Config, log *slog.Logger, fs vfs.FS) (*Server, error) {
 	s.conns.perIP = map[string]int{}
 	s.traceMask.Store(traceMaskDefault)
 	s.metrics = newMetrics(Build(), s.figures)
-	if err := s.open(fs); err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
+	return s
 }
 
 // listen opens the doors: nobody is let in yet.
@@ -124,6 +147,7 @@ func (s *Server) listen() error {
 		{"listen", s.cfg.Listen, s.cfg.TLS.CertFile != "", &s.listener},
 		{"zk-listen", s.cfg.ZKListen, false, &s.zk},
 		{"zk-tls-listen", s.cfg.ZKTLSListen, true, &s.zkTLS},
+		{"peer-listen", s.cfg.PeerListen, false, &s.peers}, // secured by the transport
 	}
 	for _, d := range doors {
 		if d.addr == "" || d.addr == addressNone {
@@ -141,7 +165,9 @@ func (s *Server) listen() error {
 			}
 			ln = secured
 		}
-		*d.ln = gatherListener{ln, s}
+		if *d.ln = ln; d.ln != &s.peers {
+			*d.ln = gatherListener{ln, s}
+		}
 	}
 	return nil
 }
@@ -166,49 +192,64 @@ func (s *Server) open(fs vfs.FS) (err error) {
 	if s.token, err = openAdminToken(s.cfg.DataDir); err != nil {
 		return err
 	}
+	if err := s.openStore(fs); err != nil {
+		return err
+	}
+	s.rep, err = replica.Open(filepath.Join(s.cfg.DataDir, logDir), s.replicaOptions(fs))
+	if errors.Is(err, replica.ErrNoNetwork) {
+		return fmt.Errorf("peer-listen = %q: must be the address at which the other members of the ensemble reach this one: %w", s.cfg.PeerListen, err)
+	}
+	if err != nil {
+		return err
+	}
+	s.compareWithLog()
+	if s.network != nil {
+		s.network.Serve(s.rep)
+	} else if err := s.barrier(context.Background()); err != nil {
+		return err
+	}
+	s.start()
+	return nil
+}
+
+// openStore opens the state as it was when the member last made it durable.
+func (s *Server) openStore(fs vfs.FS) (err error) {
 	s.store, err = store.Open(filepath.Join(s.cfg.DataDir, stateDir), store.Options{FS: fs, Log: s.log, CacheBytes: s.cfg.CacheBytes,
 		HistoryCount: s.cfg.HistoryCount, HistoryBytes: s.cfg.HistoryBytes, HistoryAge: s.cfg.HistoryAge})
 	if err != nil {
 		return err
 	}
 	s.published = s.store.LastZxid()
-	if err := s.loadSessions(); err != nil {
-		return err
-	}
-	s.rep, err = replica.Open(filepath.Join(s.cfg.DataDir, logDir), replica.Options{ID: 1, FS: fs, Log: s.log, Machine: s,
-		Seal: s.seal, Failed: s.fail, Observe: replica.Observe{
-			Sync: func(d time.Duration, _ int) { s.metrics.synced(int64(d)) },
-			Seal: func(proposals, _ int) { s.metrics.proposed(proposals) },
-		}})
-	if err != nil {
-		return err
-	}
-	if err := s.caughtUp(); err != nil {
-		return err
-	}
-	s.store.LearnPresence()
-	s.sessions.reset(s.now())
-	s.start()
-	return nil
+	return s.loadSessions()
 }
+
+// replicaOptions are what the member asks of its replica.
+func (s *Server) replicaOptions(fs vfs.FS) replica.Options {
+	o := replica.Options{
+		ID: uint64(s.cfg.MemberID), Cluster: s.cfg.Cluster(), Members: s.founders(), Join: s.cfg.Join, Origin: s.origin.Load(), FS: fs, Log: s.log, Machine: s,
+		Tick: s.cfg.ElectionTimeout / ticksPerElection, Seal: s.seal, Failed: s.fail, RoleChanged: s.roleChanged, Observe: replica.Observe{
+			Sync: func(d time.Duration, _ int) {
+				s.metrics.synced(int64(d))
+				s.syncTimes.observe(s.now(), int64(d))
+			},
+			Seal: func(proposals, _ int) { s.metrics.proposed(proposals) },
+		}}
+	o.LagBytes, o.SnapshotRate = s.cfg.LogKeepBytes, s.cfg.SnapshotRate
+	if s.peers != nil {
+		o.Connect, o.Serve = s.connect, s.serveCall
+		o.Ask, o.Asked, o.Answered = s.appendQuestion, s.takeQuestion, s.takeAnswer
+	}
+	return o
+}
+
+// ticksPerElection is how many ticks of Raft's clock an election timeout has.
+const ticksPerElection = 10
 
 // Directories below DataDir.
 const (
 	stateDir = "state"
 	logDir   = "log"
 )
-
-// caughtUp waits until everything that was ever acknowledged is applied.
-func (s *Server) caughtUp() error {
-	done := make(chan error, 1)
-	s.rep.Barrier(func(err error) { done <- err })
-	select {
-	case err := <-done:
-		return err
-	case <-s.failed:
-		return s.healthy()
-	}
-}
 
 // loadSessions makes the sessions of the stored state live; those that the log opens
 // or closes behind it follow as it is applied.
@@ -217,7 +258,7 @@ func (s *Server) loadSessions() error {
 	for after := session.ID(0); ; {
 		list := s.store.Sessions(after, page)
 		for i := range list {
-			s.sessions.opened(&list[i], s.now())
+			s.sessions.bound(&list[i], s.now())
 			after = list[i].ID
 		}
 		if len(list) < page {
@@ -231,6 +272,7 @@ func (s *Server) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.tasks, ctx = errgroup.WithContext(ctx)
+	s.running = ctx
 	s.upgrader = websocket.Upgrader{
 		HandshakeTimeout: s.cfg.HandshakeTimeout,
 		ReadBufferSize:   wsReadBuffer,
@@ -240,10 +282,18 @@ func (s *Server) start() {
 		CheckOrigin: func(*http.Request) bool { return true },
 	}
 	a := &admin{backend: s, token: s.token, log: s.log, writeTimeout: s.cfg.WriteTimeout}
-	a.zooKeeper = (&zkAdmin{s: s, admin: a}).handle
+	a.zooKeeper, a.status = (&zkAdmin{s: s, admin: a}).handle, s.serveStatus
 	s.http = newHTTPServer(a.httpHandler(&s.cfg, s.metrics, http.HandlerFunc(s.upgrade)), &s.cfg, s.log)
 	s.http.ConnContext = withConn
 	s.serving.Store(true)
+	if s.network == nil { // it has no rival, and caught up
+		s.led.Store(true)
+		s.beginServing()
+	} else {
+		s.tasks.Go(func() error { s.followLeader(ctx); return nil })
+		s.tasks.Go(func() error { s.keepConfig(ctx); return nil })
+		s.tasks.Go(func() error { s.watchMembers(ctx); return nil })
+	}
 	s.tasks.Go(func() error { s.expire(ctx); return nil })
 	s.tasks.Go(func() error { s.reap(ctx); return nil })
 	s.tasks.Go(func() error { s.keepAlive(ctx); return nil })
@@ -269,6 +319,9 @@ func (s *Server) ZKAddr() net.Addr { return addrOf(s.zk) }
 // ZKTLSAddr is the address of ZooKeeper's protocol above TLS, nil if there is none.
 func (s *Server) ZKTLSAddr() net.Addr { return addrOf(s.zkTLS) }
 
+// PeerAddr is the address for the other members, nil if there can be none.
+func (s *Server) PeerAddr() net.Addr { return addrOf(s.peers) }
+
 func addrOf(l net.Listener) net.Addr {
 	if l == nil {
 		return nil
@@ -291,18 +344,19 @@ func (s *Server) fail(err error) {
 }
 
 // now is the time of the member's own clock in nanoseconds: monotonic, from its start.
-func (s *Server) now() int64 { return int64(time.Since(s.began)) }
+func (s *Server) now() int64 { return s.clock() }
 
-// wallMs is the wall clock, only ever used as the stamp of an entry.
-func (s *Server) wallMs() int64 { return time.Now().UnixMilli() }
+// wallMs is the wall clock: for the stamps of entries, and for what is old by them.
+func (s *Server) wallMs() int64 { return s.wall() }
 
 // Shutdown stops in order: no new connections, clients are told to come back, what is
 // in the log's queue is finished, state is flushed. It returns when nothing runs any
-// more, or ctx's error if that comes first for the clients' part.
+// more; ctx bounds how long clients are waited for.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.serving.Store(false)
 	s.closeOnce.Do(func() {
 		s.log.Info("stopping")
+		s.resign(ctx)
 		s.conns.goAway(ctx)
 		s.closeErr = s.close()
 	})
@@ -317,10 +371,13 @@ func (s *Server) close() error {
 	} else if s.listener != nil {
 		s.listener.Close()
 	}
-	for _, l := range []net.Listener{s.zk, s.zkTLS} {
+	for _, l := range []net.Listener{s.zk, s.zkTLS, s.peers} {
 		if l != nil {
 			l.Close()
 		}
+	}
+	if s.network != nil {
+		s.network.Close()
 	}
 	if s.stop != nil {
 		s.stop()

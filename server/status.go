@@ -23,13 +23,9 @@ func (s *Server) status() *wire.StatusReply {
 	add := func(name string, value any) {
 		r.Figures = append(r.Figures, wire.Figure{Name: name, Value: fmt.Sprint(value)})
 	}
-	role := "follower"
-	if st.IsLeader {
-		role = "leader"
-	}
 	add("version", Build().Version)
 	add("member", st.ID)
-	add("role", role)
+	add("role", roleOf(&st))
 	add("leader", st.Leader)
 	add("term", st.Term)
 	add("applied", st.Applied)
@@ -58,7 +54,7 @@ func (s *Server) figures() figures {
 	connections := len(s.conns.open)
 	s.conns.Unlock()
 	return figures{
-		Counts: s.store.Counts(), Replica: s.rep.Status(),
+		Counts: s.store.Counts(), Replica: s.rep.Status(), Stats: s.rep.Stats(), Members: s.memberFigures.Load(), Peers: s.peerStatus(),
 		Connections: int64(connections), Watches: int64(s.watches.count()),
 		Outstanding: count, OutstandingBytes: held, OutboxBytes: s.outboxBytes.Load(),
 		Disks: []diskFigures{diskOf("state", s.store.Metrics()), diskOf("log", s.rep.Metrics())},
@@ -125,10 +121,13 @@ func (s *Server) ready() error {
 	if !s.serving.Load() {
 		return errors.New("stopping")
 	}
-	if s.rep.Status().Leader == 0 {
-		return errors.New("no leader")
+	switch st := s.rep.Status(); {
+	case st.IsRemoved:
+		return errRemoved
+	case st.Leader == 0:
+		return errNoLeader
 	}
-	return nil
+	return s.admits()
 }
 
 // writeSnapshot implements adminBackend.

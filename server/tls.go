@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-dev/tenure/certfile"
 	"github.com/tenure-dev/tenure/znode"
 )
 
@@ -27,8 +28,8 @@ const (
 // secureListener hands out connections of ln whose TLS handshake is done. The result
 // owns ln.
 func secureListener(ln net.Listener, c *Config, log *slog.Logger) (net.Listener, error) {
-	files := &tlsFiles{from: c.TLS, log: log}
-	if err := files.load(); err != nil {
+	files, err := certfile.Open([]string{c.TLS.CertFile, c.TLS.KeyFile, c.TLS.ClientCAFile}, c.TLS.load, log)
+	if err != nil {
 		return nil, err
 	}
 	l := &tlsListener{
@@ -36,81 +37,13 @@ func secureListener(ln net.Listener, c *Config, log *slog.Logger) (net.Listener,
 		ready: make(chan net.Conn), closing: make(chan struct{}),
 		config: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
-			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.current(), nil },
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.Current(), nil },
 		},
 	}
 	l.mu.perIP = map[string]int{}
 	l.mu.conns = map[net.Conn]struct{}{}
 	l.done.Go(l.acceptLoop)
 	return l, nil
-}
-
-// tlsFiles is the TLS configuration made of certificate, key and client CA, read again
-// when one of the files has changed. It is safe for concurrent use.
-type tlsFiles struct {
-	from TLSConfig
-	log  *slog.Logger
-
-	mu struct {
-		sync.Mutex
-		stamp  string // of the files that were last tried
-		config *tls.Config
-	}
-}
-
-// current looks whether the files have changed, which costs three stats against a
-// handshake's millisecond. Files that do not load leave the last good ones in use: a
-// certificate and its key are rarely replaced in one instant.
-func (t *tlsFiles) current() *tls.Config {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	stamp, err := t.stamp()
-	if err != nil {
-		stamp = err.Error()
-	}
-	if stamp == t.mu.stamp {
-		return t.mu.config
-	}
-	t.mu.stamp = stamp
-	var config *tls.Config
-	if err == nil {
-		config, err = t.from.load()
-	}
-	if err != nil {
-		t.log.Error("TLS files have changed but do not load; the last good ones stay in use", "error", err)
-		return t.mu.config
-	}
-	t.mu.config = config
-	t.log.Info("TLS files have changed and are in use", "cert", t.from.CertFile)
-	return config
-}
-
-// load is the first read, whose error is final.
-func (t *tlsFiles) load() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var err error
-	if t.mu.stamp, err = t.stamp(); err != nil {
-		return err
-	}
-	t.mu.config, err = t.from.load()
-	return err
-}
-
-// stamp is a text that differs when one of the files differs.
-func (t *tlsFiles) stamp() (string, error) {
-	stamp := ""
-	for _, path := range []string{t.from.CertFile, t.from.KeyFile, t.from.ClientCAFile} {
-		if path == "" {
-			continue
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return "", fmt.Errorf("TLS file: %w", err)
-		}
-		stamp += fmt.Sprintf("%d %d;", info.ModTime().UnixNano(), info.Size())
-	}
-	return stamp, nil
 }
 
 // load reads the files.

@@ -101,7 +101,7 @@ func dialGozk(t *testing.T, s *Server) *gozk {
 }
 
 // lost are the errors of a request whose connection went: it may be asked again.
-var lost = []error{zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrNoServer}
+var lost = []error{zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrNoServer, net.ErrClosed}
 
 // gets asks n times for path at once, until there was an answer.
 func (g *gozk) gets(t *testing.T, what, path string, n int) {
@@ -144,7 +144,7 @@ func TestC063GoZooKeeperLogsInAgain(t *testing.T) {
 	if g.SessionID() != first {
 		t.Errorf("session %#x became %#x by a cut", first, g.SessionID())
 	}
-	if err := s.proposeOwn(&znode.CloseSession{Session: session.ID(first), Expired: true}); err != nil {
+	if err := s.proposeOwn(s.rep.Leads(), &znode.CloseSession{Session: session.ID(first)}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "a new session", 20*time.Second, func() bool { id := g.SessionID(); return id != 0 && id != first })

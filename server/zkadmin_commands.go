@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// zkCommands are those of ZooKeeper's AdminServer that mean something on one member.
+// zkCommands are those of ZooKeeper's AdminServer that mean something here.
 var zkCommands = []zkCommand{
 	{name: "configuration", short: []string{"conf", "config"}, word: "conf", run: runConfiguration},
 	{name: "connection_stat_reset", short: []string{"crst"}, access: byAdmin, run: func(s *Server, _ *http.Request) (jsonObject, error) {
@@ -39,9 +39,7 @@ var zkCommands = []zkCommand{
 	{name: "monitor", short: []string{"mntr"}, word: "mntr", run: func(s *Server, _ *http.Request) (jsonObject, error) {
 		return jsonLines(s.zkRead().lines()), nil
 	}},
-	{name: "observers", short: []string{"obsr"}, access: byAnybody, run: func(*Server, *http.Request) (jsonObject, error) {
-		return jsonObject{{"synced_observers", 0}, {"observers", []any{}}}, nil
-	}},
+	{name: "observers", short: []string{"obsr"}, access: byAnybody, run: runObservers},
 	{name: "ruok", word: "ruok", always: true, run: func(*Server, *http.Request) (jsonObject, error) { return nil, nil }},
 	{name: "server_stats", short: []string{"srvr"}, word: "srvr", run: func(s *Server, _ *http.Request) (jsonObject, error) {
 		return s.jsonStats(), nil
@@ -55,18 +53,15 @@ var zkCommands = []zkCommand{
 	{name: "stats", short: []string{"stat"}, word: "stat", run: func(s *Server, _ *http.Request) (jsonObject, error) {
 		return append(s.jsonStats(), s.jsonConns(true)...), nil
 	}},
-	// Alone, this member votes for itself: there is no quorum configuration to show.
-	{name: "voting_view", access: byAnybody, run: func(*Server, *http.Request) (jsonObject, error) {
-		return jsonObject{{"current_config", jsonObject{}}}, nil
-	}},
+	{name: "voting_view", access: byAnybody, run: runVotingView},
 	{name: "watch_summary", short: []string{"wchs"}, word: "wchs", run: func(s *Server, _ *http.Request) (jsonObject, error) {
 		n := s.watches.counts()
 		return jsonObject{{"num_connections", n.conns}, {"num_paths", n.paths}, {"num_total_watches", n.watches}}, nil
 	}},
 	{name: "watches", short: []string{"wchc"}, word: "wchc", run: runWatches},
 	{name: "watches_by_path", short: []string{"wchp"}, word: "wchp", run: runWatchesByPath},
-	{name: "zabstate", access: byAnybody, run: func(*Server, *http.Request) (jsonObject, error) {
-		return jsonObject{{"voting", true}, {"zabstate", "broadcast"}}, nil
+	{name: "zabstate", access: byAnybody, run: func(s *Server, _ *http.Request) (jsonObject, error) {
+		return jsonObject{{"voting", !s.rep.Status().IsLearner}, {"zabstate", "broadcast"}}, nil
 	}},
 }
 
@@ -103,9 +98,47 @@ func runInitialConfiguration(s *Server, _ *http.Request) (jsonObject, error) {
 	return jsonObject{{"initial_configuration", text.String()}}, nil
 }
 
-func runLeader(s *Server, _ *http.Request) (jsonObject, error) {
+func runLeader(s *Server, r *http.Request) (jsonObject, error) {
 	st := s.rep.Status()
-	return jsonObject{{"is_leader", st.IsLeader}, {"leader_id", st.Leader}, {"leader_ip", hostOf(s.Addr().String())}}, nil
+	host := hostOf(s.Addr().String())
+	if !st.IsLeader {
+		for _, m := range s.memberList(r.Context()) {
+			if m.ID == st.Leader {
+				host = hostOf(m.Address)
+			}
+		}
+	}
+	return jsonObject{{"is_leader", st.IsLeader}, {"leader_id", st.Leader}, {"leader_ip", host}}, nil
+}
+
+// runObservers lists the members without a vote, which only the leader knows.
+func runObservers(s *Server, _ *http.Request) (jsonObject, error) {
+	var synced int64
+	list := []any{}
+	if f := s.memberFigures.Load(); f != nil {
+		synced = f.SyncedLearners
+		for _, m := range s.ensembleStatus().Members {
+			if !m.Voter && m.Role != "" {
+				list = append(list, m.Address)
+			}
+		}
+	}
+	return jsonObject{{"synced_observers", synced}, {"observers", list}}, nil
+}
+
+// runVotingView shows the voters. Alone, a member votes for itself: there is no quorum
+// configuration to show.
+func runVotingView(s *Server, r *http.Request) (jsonObject, error) {
+	view := jsonObject{}
+	if !s.alone() {
+		for _, m := range s.memberList(r.Context()) {
+			if m.Voter {
+				view = append(view, jsonField{strconv.FormatUint(m.ID, 10), jsonObject{
+					{"server_addresses", []any{m.Address}}, {"election_addresses", []any{m.Address}}, {"learner_type", "participant"}}})
+			}
+		}
+	}
+	return jsonObject{{"current_config", view}}, nil
 }
 
 func runTraceMask(s *Server, _ *http.Request) (jsonObject, error) {

@@ -20,22 +20,15 @@ func (s *Server) zkMetricsHandler() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
-// Describe implements prometheus.Collector.
-func (c zkCollector) Describe(ch chan<- *prometheus.Desc) {
-	for i := range zkFigures {
-		if f := &zkFigures[i]; f.kind != zkText {
-			ch <- f.desc()
-		}
-	}
-}
+// Describe sends nothing: which figures there are depends on the member's mode.
+func (c zkCollector) Describe(chan<- *prometheus.Desc) {}
 
 func (f *zkFigure) desc() *prometheus.Desc { return prometheus.NewDesc(f.name, f.help, nil, nil) }
 
 // Collect implements prometheus.Collector.
 func (c zkCollector) Collect(ch chan<- prometheus.Metric) {
 	r := c.s.zkRead()
-	for i := range zkFigures {
-		f := &zkFigures[i]
+	for _, f := range r.figuresOfMode() {
 		kind := prometheus.GaugeValue
 		switch f.kind {
 		case zkText:

@@ -69,7 +69,7 @@ func TestZooKeeperDoorPipelinesBehindHandshake(t *testing.T) {
 // connection, and the session lives on. Method: each operation from 1000 up.
 func TestZooKeeperDoorKnowsNoOwnOperations(t *testing.T) {
 	s := startServer(t, Config{})
-	for op := wire.OpWith; op <= wire.OpKillSession+1; op++ {
+	for op := wire.OpWith; op <= wire.OpTransferLead+1; op++ {
 		r := openAs(t, s, zooKeeper, 30*time.Second)
 		r.xid++
 		r.sent[r.xid] = op

@@ -73,6 +73,7 @@ var zkLastOps = map[wire.Op]string{
 	// Operations that ZooKeeper does not have.
 	wire.OpWith: "WITH", wire.OpRewatch: "REWA", wire.OpRenew: "RENE", wire.OpList: "LIST",
 	wire.OpSessions: "SESL", wire.OpStatus: "STAT", wire.OpKillSession: "KILL",
+	wire.OpMembers: "MEMB", wire.OpChangeMembers: "CHGM", wire.OpTransferLead: "LEAD",
 }
 
 // lastOpName is the short name of the operation that was answered last.

@@ -104,6 +104,36 @@ type zkFigure struct {
 	value func(*zkReading) any
 }
 
+// zkEnsemble are those that a member of an ensemble has, zkLeader those of its leader. The
+// older names of some are there as well, since exporters ask for them.
+var (
+	zkEnsemble = []zkFigure{
+		{"peer_state", zkText, "", func(r *zkReading) any { return r.s.zkPeerState() }},
+	}
+	zkLeader = []zkFigure{
+		{"quorum_size", zkGauge, "Members with a vote.", func(r *zkReading) any { return r.members().Voters }},
+		{"learners", zkGauge, "Members besides the leader that answer.", func(r *zkReading) any { return r.members().Followers + r.members().Learners }},
+		{"followers", zkGauge, "Members with a vote besides the leader that answer.", func(r *zkReading) any { return r.members().Followers }},
+		{"synced_followers", zkGauge, "Members with a vote besides the leader that have nearly all of its log.", func(r *zkReading) any { return r.members().SyncedFollowers }},
+		{"synced_observers", zkGauge, "Members without a vote that have nearly all of the leader's log.", func(r *zkReading) any { return r.members().SyncedLearners }},
+		{"synced_non_voting_followers", zkGauge, "Always 0: who has no vote is an observer.", func(*zkReading) any { return int64(0) }},
+		{"pending_syncs", zkGauge, "Always 0: syncs are not queued.", func(*zkReading) any { return int64(0) }},
+	}
+)
+
+// figuresOfMode are all that this member shows.
+func (r *zkReading) figuresOfMode() []zkFigure {
+	if r.s.alone() {
+		return zkFigures
+	}
+	all := append(zkFigures[:2:2], zkEnsemble...)
+	all = append(all, zkFigures[2:]...)
+	if r.Members != nil {
+		all = append(all, zkLeader...)
+	}
+	return all
+}
+
 // zkFigures is what mntr, /commands/monitor and /metrics/zookeeper show. Figures of
 // ZooKeeper that have no counterpart here are left out rather than shown as 0;
 // docs/zookeeper.md lists them. Parsers expect the version first.
@@ -164,8 +194,7 @@ type zkLine struct {
 
 // lines lists all figures, each summary as the lines that ZooKeeper makes of it.
 func (r *zkReading) lines() (all []zkLine) {
-	for i := range zkFigures {
-		f := &zkFigures[i]
+	for _, f := range r.figuresOfMode() {
 		value := f.value(r)
 		sum, ok := value.(zkSummary)
 		if !ok {
@@ -201,5 +230,25 @@ func zkNumber(value any) string {
 	panic("server: a figure of no known type")
 }
 
-// zkMode is what this member is in ZooKeeper's words: it has no others beside it.
-func (s *Server) zkMode() string { return "standalone" }
+// zkMode is what this member is in ZooKeeper's words.
+func (s *Server) zkMode() string {
+	st := s.rep.Status()
+	switch {
+	case s.alone():
+		return "standalone"
+	case st.IsLeader:
+		return "leader"
+	case st.IsLearner:
+		return "observer"
+	}
+	return "follower"
+}
+
+// alone reports whether this member has no others beside it.
+func (s *Server) alone() bool { return s.network == nil || s.rep.BarrierNow() }
+
+// zkPeerState is what a member of an ensemble does. All that is told to clients comes from
+// a time when it does just that.
+func (s *Server) zkPeerState() string {
+	return map[string]string{"leader": "leading", "follower": "following", "observer": "observing"}[s.zkMode()] + " - broadcast"
+}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -167,61 +166,6 @@ func (z *zooCfg) adminServer(e *zooEntry) {
 }
 
 func (z *zooCfg) dynamicConfigFile(e *zooEntry) { z.joined(e, "its lines are read, too") }
-
-// member notes a server.N line.
-func (z *zooCfg) member(e *zooEntry) {
-	z.ignore(e, "this member is alone")
-	z.members = append(z.members, e)
-}
-
-// checkMembers judges the server.N lines together: one is this member, more are refused.
-func (z *zooCfg) checkMembers() {
-	if len(z.members) == 0 {
-		return
-	}
-	e := z.members[0]
-	if len(z.members) > 1 {
-		var names []string
-		for _, m := range z.members {
-			m.Verdict, m.Text = ZooRefused, "there is one member"
-			names = append(names, m.name)
-		}
-		z.refuse(e, strings.Join(names, ", ")+" name several members, and this version has one: leave this member's line only, or none")
-		return
-	}
-	if strings.Contains(e.Value, ":observer") {
-		z.refuse(e, "the only member cannot be an observer: it has nobody to follow")
-		return
-	}
-	id := strings.TrimPrefix(e.name, "server.")
-	if text, err := os.ReadFile(filepath.Join(z.value("dataDir"), "myid")); err == nil && strings.TrimSpace(string(text)) != id {
-		z.fail(e, "is not this member: "+filepath.Join(z.value("dataDir"), "myid")+" says "+strings.TrimSpace(string(text)))
-		return
-	}
-	if _, client, found := strings.Cut(e.Value, ";"); found && z.entry("clientPort") == nil {
-		host, port := "", client
-		if at := strings.LastIndex(client, ":"); at >= 0 {
-			host, port = client[:at], client[at+1:]
-		}
-		z.set(e, "zk-listen", joinHost(host, port))
-	}
-}
-
-// zooMember is the rule of server.N. One member may have several addresses.
-func zooMember(text string) error {
-	members, client, found := strings.Cut(text, ";")
-	for m := range strings.SplitSeq(members, "|") {
-		if !zooMemberForm.MatchString(strings.TrimSpace(m)) {
-			return rule("must be host:port:port, perhaps with :participant or :observer and ;[address:]port behind, as in zoo1:2888:3888;2181")
-		}
-	}
-	if found {
-		return zooPort(client[strings.LastIndex(client, ":")+1:])
-	}
-	return nil
-}
-
-var zooMemberForm = regexp.MustCompile(`^(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):\d+(:\d+)?(:(participant|observer))?$`)
 
 // zooNumber is the rule of whole numbers.
 func zooNumber(min, max int64) func(string) error {

@@ -60,9 +60,9 @@ func zooKeyNames() []string {
 
 // Why many keys are ignored alike.
 const (
-	zooOneMember = "concerns traffic between members, and there is one"
-	zooLogFiles  = "concerns ZooKeeper's files; Tenure's log and state keep their own size"
-	zooJava      = "tunes ZooKeeper's Java implementation"
+	zooMembers  = "concerns ZooKeeper's own traffic between members; here it is peer-listen, election-timeout and the like"
+	zooLogFiles = "concerns ZooKeeper's files; Tenure's log and state keep their own size"
+	zooJava     = "tunes ZooKeeper's Java implementation"
 )
 
 // zooKeys is that table, in the order of its documentation.
@@ -92,7 +92,8 @@ var zooKeys = []zooKey{
 	{names: "enforceQuota", settings: "enforce-quota", form: zooBool, apply: zooSets("enforce-quota", "")},
 	{names: "extendedTypesEnabled", settings: "no-ttl", form: zooBool, apply: (*zooCfg).extendedTypes,
 		text: "TTL znodes are there without it; false refuses them"},
-	{names: "reconfigEnabled", settings: "reconfig-enabled", form: zooBool, apply: zooSets("reconfig-enabled", "")},
+	{names: "reconfigEnabled", settings: "reconfig-enabled", form: zooBool, apply: zooSets("reconfig-enabled", ""),
+		text: "without peer-listen reconfig is then Unimplemented"},
 	{names: "DigestAuthenticationProvider.superDigest", settings: "super-digest", secret: true, apply: zooSets("super-digest", "")},
 	{names: "admin.serverPort admin.serverAddress", settings: "listen", form: nil, apply: (*zooCfg).adminServer,
 		text: "only loopback without admin.serverAddress, as that port also serves websocket clients"},
@@ -108,9 +109,10 @@ var zooKeys = []zooKey{
 	{names: "ssl.keyStore.password ssl.keyStore.passwordPath ssl.trustStore.password ssl.trustStore.passwordPath", secret: true,
 		text: "stores in PEM need none; an encrypted key is refused"},
 
-	{names: "server.*", settings: "zk-listen", form: zooMember, apply: (*zooCfg).member,
-		text: "one line, of this member alone, says no more than a `;port` where clientPort is absent; more lines are refused, as there is one member"},
-	{names: "dynamicConfigFile", settings: "zk-listen", form: zooPath, apply: (*zooCfg).dynamicConfigFile, text: "its lines count as if they were in zoo.cfg"},
+	{names: "server.*", settings: "member-id, initial-members, peer-listen, zk-listen", form: zooMember, apply: (*zooCfg).member,
+		text: "several lines make an ensemble with `dataDir/myid`: host and first port are the member's address, of several addresses the first; observers are refused and told what to do. " +
+			"One line is a member alone. A `;port` counts where clientPort is absent"},
+	{names: "dynamicConfigFile", settings: "member-id, initial-members, peer-listen, zk-listen", form: zooPath, apply: (*zooCfg).dynamicConfigFile, text: "its lines count as if they were in zoo.cfg"},
 	{names: "skipACL", form: zooYesNo, refused: true, harmless: "no false", text: "opens everything to everybody. ACLs are always checked here, which costs nothing to speak of; " +
 		"to repair them, log in as the super user (DigestAuthenticationProvider.superDigest). Set no"},
 	{names: "sessionRequireClientSASLAuth enforce.auth.enabled", form: zooBool, refused: true, harmless: "false", text: "asks to turn away clients that have not logged in, which is not done here: let TLS do it, with ssl.clientAuth=need"},
@@ -128,12 +130,13 @@ var zooKeys = []zooKey{
 	{names: "admin.commandURL", felt: true, text: "the commands are at /commands of `listen`"},
 	{names: "admin.*", text: "concerns ZooKeeper's AdminServer"},
 	{names: "metricsProvider.*", felt: true, text: "Prometheus' metrics are always at /metrics of `listen`, those of ZooKeeper's names at /metrics/zookeeper"},
-	{names: "readonlymode.enabled", form: zooBool, text: "one member is never cut off from the others"},
+	{names: "readonlymode.enabled", form: zooBool, text: "a member without a majority serves nobody"},
 	{names: "localSessionsEnabled localSessionsUpgradingEnabled", form: zooBool, text: "all sessions are global"},
 	{names: "serverCnxnFactory", text: zooJava + "; one kind of connection does plain text and TLS"},
 	{names: "client.portUnification", form: zooBool, felt: true, text: "TLS has its own port: secureClientPort"},
 	{names: "ssl.protocol ssl.enabledProtocols ssl.ciphersuites fips-mode", felt: true, text: "TLS 1.2 and 1.3 are served, with Go's choice of ciphers"},
-	{names: "ssl.quorum.* controllerPort", text: zooOneMember},
+	{names: "ssl.quorum.*", felt: true, text: "TLS between members is peer-tls-cert, peer-tls-key and peer-tls-ca"},
+	{names: "controllerPort", text: zooMembers},
 	{names: "ssl.*", felt: true, text: "TLS here knows the keys above"},
 
 	{names: "dataLogDir", form: zooPath, felt: true, text: "log and state are in one directory; what mattered most, that the log is synced before an answer, holds"},
@@ -141,11 +144,14 @@ var zooKeys = []zooKey{
 	{names: "autopurge.snapRetainCount autopurge.purgeInterval preAllocSize snapCount", form: zooNumber(-1<<31, 1<<31-1), text: zooLogFiles},
 	{names: "snapSizeLimitInKb txnLogSizeLimitInKb commitLogCount fsync.* snapshot.* snapshotSizeFactor forceSnapshotSync", text: zooLogFiles},
 	{names: "datadir.autocreate db.autocreate", form: zooBool, text: "dataDir must exist; only the subdirectory in it is made"},
-	{names: "initLimit syncLimit connectToLearnerMasterLimit cnxTimeout quorumCnxnTimeoutMs observerMasterPort", form: zooNumber(-1<<31, 1<<31-1), text: zooOneMember},
-	{names: "electionAlg", form: oneOf("3"), text: zooOneMember},
-	{names: "peerType", form: zooPeerType, text: zooOneMember},
-	{names: "standaloneEnabled quorumListenOnAllIPs sslQuorum sslQuorumReloadCertFiles portUnification syncEnabled", form: zooBool, text: zooOneMember},
-	{names: "group.* weight.* version multiAddress.* quorum.* observer.* leader.* learner.* fastleader.* oraclePath leaderServes tcpKeepAlive electionPortBindRetry", text: zooOneMember},
+	{names: "initLimit syncLimit connectToLearnerMasterLimit cnxTimeout quorumCnxnTimeoutMs observerMasterPort", form: zooNumber(-1<<31, 1<<31-1), text: zooMembers},
+	{names: "electionAlg", form: oneOf("3"), text: zooMembers},
+	{names: "peerType", form: zooPeerType, refused: true, harmless: "participant", text: "asks to be an observer: start with join, cluster-id and initial-members, as `tenure member add` prints them"},
+	{names: "quorumListenOnAllIPs", settings: "peer-listen", form: zooBool, apply: (*zooCfg).allPeerAddresses, text: "with several server.N"},
+	{names: "sslQuorum", form: zooBool, felt: true, text: "TLS between members is peer-tls-cert, peer-tls-key and peer-tls-ca; without it they are on loopback, or insecure is set"},
+	{names: "standaloneEnabled sslQuorumReloadCertFiles portUnification syncEnabled", form: zooBool, text: zooMembers},
+	{names: "group.* weight.*", felt: true, text: "every voter counts once, and a majority of all decides"},
+	{names: "version multiAddress.* quorum.* observer.* leader.* learner.* fastleader.* oraclePath leaderServes tcpKeepAlive electionPortBindRetry", text: zooMembers},
 	{names: "clientPortListenBacklog", form: zooNumber(-1, 1<<31-1), text: "the system's own (net.core.somaxconn)"},
 	{names: "clientTcpKeepAlive", form: zooBool, text: "always on"},
 	{names: "znode.container.*", text: "a container goes when it has been emptied, at the next reap-interval"},

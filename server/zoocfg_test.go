@@ -65,7 +65,7 @@ func TestZooCfgBecomesSettings(t *testing.T) {
 		"admin.serverAddress=127.0.0.2":                   "listen 127.0.0.2:8080",
 		"admin.serverPort=8081\nadmin.enableServer=false": "listen 127.0.0.1:2180",
 		"server.7=zoo1:2:3:participant;::1:2190\nclientPort=2181\nclientPortAddress=127.0.0.1": "zk-listen 127.0.0.1:2181",
-		"server.7=h:1:2;127.0.0.1:2190": "zk-listen 127.0.0.1:2190",
+		"server.7=h:1:2;127.0.0.1:2190": "zk-listen 127.0.0.1:2190; member-id 1; initial-members ; peer-listen none",
 		secure:                          "zk-tls-listen 127.0.0.1:2281; zk-listen none; tls-cert /k.pem; tls-key /k.pem; tls-client-ca /t.pem; tls-client-auth require",
 		secure + "clientPort=0":         "zk-tls-listen 127.0.0.1:2281; zk-listen none",
 		secure + "clientPort=2181\nclientPortAddress=::1\nssl.clientAuth=want":              "zk-listen [::1]:2181; tls-client-auth request",
@@ -98,31 +98,31 @@ func TestC145ZooCfgMistakes(t *testing.T) {
 		"clientPort=2181\ntickTime=2s": {"tickTime", `"2s"`, "line 2", "whole number"},
 		"tickTime=0":                   {"tickTime", `"0"`, "from 1"},
 		"tickTime=1000\ntickTime=2000": {"tickTime", `"2000"`, "line 2", "given twice", "line 1"},
-		"minSessionTimeout=9000\nmaxSessionTimeout=8000": {"zk-min-session-timeout", "9s", "line 1", "must not be above"},
-		"globalOutstandingLimit=many":                    {"globalOutstandingLimit", `"many"`},
-		"jute.maxbuffer=1g":                              {"jute.maxbuffer", `"1g"`, "0xfffff"},
-		"jute.maxbuffer=999999999":                       {"jute.maxbuffer", "max-message-bytes", "64MiB"},
-		"enforceQuota=on":                                {"enforceQuota", `"on"`, "true or false"},
-		"electionAlg=1":                                  {"electionAlg", `"1"`, "3"},
-		"peerType=leader":                                {"peerType", `"leader"`, "observer"},
-		"admin.serverPort=http":                          {"admin.serverPort", `"http"`},
-		"a=\\u12":                                        {"zoo.cfg", "line 1", "hexadecimal"},
-		"dynamicConfigFile=/no/such":                     {"/no/such", "no such file"},
-		"server.1=zoo1":                                  {"server.1", `"zoo1"`, "host:port:port"},
-		"server.1=a:1:2;x":                               {"server.1", "0 to 65535"},
-		"server.1=a:1:2:observer":                        {"server.1", "observer"},
-		"server.1=a:1:2\nserver.2=b:1:2\nserver.3=[::1]:1:2": {"server.1, server.2, server.3", "this version has one", "line 1"},
-		"clientPort=2181": {"zk-listen", `":2181"`, "line 1, clientPort", "clientPortAddress=127.0.0.1", "secureClientPort", "--insecure"},
-		"clientPort=2180\nclientPortAddress=127.0.0.1":       {"zk-listen", "port of listen"},
-		"admin.serverPort=8080\nadmin.serverAddress=0.0.0.0": {"listen", "0.0.0.0:8080", "admin.serverPort", "insecure"},
-		"skipACL=yes":                       {"skipACL", "superDigest"},
-		"sessionRequireClientSASLAuth=true": {"sessionRequireClientSASLAuth", "turn away"},
-		"ssl.crl=true":                      {"ssl.crl"},
-		"audit.enable=true":                 {"audit.enable"},
-		"DigestAuthenticationProvider.digestAlg=SHA-256":                                                               {"digestAlg", "SHA1"},
-		"DigestAuthenticationProvider.enabled=false":                                                                   {"enabled", "digest"},
-		"DigestAuthenticationProvider.superDigest=plantedSecret":                                                       {"superDigest", "[redacted]", "super:"},
-		"secureClientPort=2281":                                                                                        {"zk-tls-listen", "tls-cert"},
+		"minSessionTimeout=9000\nmaxSessionTimeout=8000":         {"zk-min-session-timeout", "9s", "line 1", "must not be above"},
+		"globalOutstandingLimit=many":                            {"globalOutstandingLimit", `"many"`},
+		"jute.maxbuffer=1g":                                      {"jute.maxbuffer", `"1g"`, "0xfffff"},
+		"jute.maxbuffer=999999999":                               {"jute.maxbuffer", "max-message-bytes", "64MiB"},
+		"enforceQuota=on":                                        {"enforceQuota", `"on"`, "true or false"},
+		"electionAlg=1":                                          {"electionAlg", `"1"`, "3"},
+		"peerType=leader":                                        {"peerType", `"leader"`, "observer"},
+		"admin.serverPort=http":                                  {"admin.serverPort", `"http"`},
+		"a=\\u12":                                                {"zoo.cfg", "line 1", "hexadecimal"},
+		"dynamicConfigFile=/no/such":                             {"/no/such", "no such file"},
+		"server.1=zoo1":                                          {"server.1", `"zoo1"`, "host:port:port"},
+		"server.1=a:1:2;x":                                       {"server.1", "0 to 65535"},
+		"server.1=a:1:2:observer":                                {"server.1", "observer"},
+		"peerType=observer":                                      {"peerType", "observer", "tenure member add"},
+		"clientPort=2181":                                        {"zk-listen", `":2181"`, "line 1, clientPort", "clientPortAddress=127.0.0.1", "secureClientPort", "--insecure"},
+		"clientPort=2180\nclientPortAddress=127.0.0.1":           {"zk-listen", "port of listen"},
+		"admin.serverPort=8080\nadmin.serverAddress=0.0.0.0":     {"listen", "0.0.0.0:8080", "admin.serverPort", "insecure"},
+		"skipACL=yes":                                            {"skipACL", "superDigest"},
+		"sessionRequireClientSASLAuth=true":                      {"sessionRequireClientSASLAuth", "turn away"},
+		"ssl.crl=true":                                           {"ssl.crl"},
+		"audit.enable=true":                                      {"audit.enable"},
+		"DigestAuthenticationProvider.digestAlg=SHA-256":         {"digestAlg", "SHA1"},
+		"DigestAuthenticationProvider.enabled=false":             {"enabled", "digest"},
+		"DigestAuthenticationProvider.superDigest=plantedSecret": {"superDigest", "[redacted]", "super:"},
+		"secureClientPort=2281":                                  {"zk-tls-listen", "tls-cert"},
 		"secureClientPort=2281\nsecureClientPortAddress=127.0.0.1\nssl.keyStore.location=/k.jks":                       {"ssl.keyStore.location", "/k.jks", "keytool", "openssl", "tls-cert"},
 		"secureClientPort=2281\nsecureClientPortAddress=127.0.0.1\nssl.keyStore.location=/k\nssl.keyStore.type=PKCS12": {"type PKCS12", "openssl"},
 		"secureClientPort=2281\nsecureClientPortAddress=127.0.0.1\nssl.trustStore.location=/t.jks":                     {"ssl.trustStore.location", "/t.jks", "keytool"},
@@ -220,33 +220,6 @@ func TestZooCfgSystemProperties(t *testing.T) {
 	l, err = LoadConfig(Sources{Environ: environ})
 	if err != nil || l.Config.NoTTL || len(l.ZooCfg) != 0 {
 		t.Errorf("without a zoo.cfg: %v %+v", err, l.Config)
-	}
-}
-
-// Goal: members are read where ZooKeeper has them, and myid must be the only one's.
-// Method: a dynamic file with one and with two members, and a myid that fits or not.
-func TestZooCfgMembers(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	one := write("one", "server.3=127.0.0.1:2888:3888:participant;127.0.0.1:2199\nversion=0")
-	two := write("two", "server.3=a:2888:3888\nserver.4=b:2888:3888")
-	write("myid", "3\n")
-	l, err := LoadConfig(Sources{ZooCfg: zooCfgOf(t, dir, "dynamicConfigFile="+one)})
-	if err != nil || l.Config.ZKListen != "127.0.0.1:2199" || l.Origin["zk-listen"] != one+" line 1, server.3" {
-		t.Errorf("one member: %v %v %v", err, l.Config.ZKListen, l.Origin)
-	}
-	if _, err = LoadConfig(Sources{ZooCfg: zooCfgOf(t, dir, "dynamicConfigFile="+two)}); err == nil || !strings.Contains(err.Error(), two+" line 1") {
-		t.Errorf("two members: %v", err)
-	}
-	write("myid", "4")
-	if _, err = LoadConfig(Sources{ZooCfg: zooCfgOf(t, dir, "server.3=a:1:2")}); err == nil || !strings.Contains(err.Error(), "myid says 4") {
-		t.Errorf("another's myid: %v", err)
 	}
 }
 

@@ -45,13 +45,25 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	announce(stdout, log, &c, addressesOf(s), f.hints)
-
+	doors := addressesOf(s, &c)
+	served := s.Serving()
 	select {
-	case <-ctx.Done():
-		log.Info("signal received, stopping; a second one stops at once")
-	case <-s.Failed():
-		err = s.Err()
+	case <-served:
+	default:
+		log.Info("waiting for a majority of the members", doors...)
+	}
+	for running := true; running; {
+		select {
+		case <-served:
+			announce(stdout, log, &c, doors, f.hints)
+			served = nil
+		case <-ctx.Done():
+			log.Info("signal received, stopping; a second one stops at once")
+			running = false
+		case <-s.Failed():
+			err = s.Err()
+			running = false
+		}
 	}
 	stopping, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer cancel()
@@ -95,14 +107,18 @@ func announce(stdout io.Writer, log *slog.Logger, c *server.Config, doors []any,
 	}
 }
 
-// addressesOf lists the doors that are open, each as setting and address.
-func addressesOf(s *server.Server) []any {
+// addressesOf lists the doors that are open, each as setting and address, and which member
+// it is if there can be others.
+func addressesOf(s *server.Server, c *server.Config) []any {
 	doors := []any{"listen", s.Addr().String()}
 	if a := s.ZKAddr(); a != nil {
 		doors = append(doors, "zk-listen", a.String())
 	}
 	if a := s.ZKTLSAddr(); a != nil {
 		doors = append(doors, "zk-tls-listen", a.String())
+	}
+	if a := s.PeerAddr(); a != nil {
+		doors = append(doors, "member", strconv.Itoa(c.MemberID), "peer-listen", a.String())
 	}
 	return doors
 }

@@ -84,7 +84,8 @@ func TestC145StartMistakes(t *testing.T) {
 		{"misspelt duration", []string{"--history-age", "10 sec"}, exitUsage, []string{"history-age", "10 sec", "unit"}},
 		{"flag twice", []string{"--listen", addr, "--listen", addr}, exitUsage, []string{"listen", "twice"}},
 		{"same port twice", []string{"--listen", addr, "--peer-listen", addr}, exitUsage, []string{"peer-listen", addr, "port of listen"}},
-		{"door that is not built", []string{"--peer-listen", "127.0.0.1:0"}, exitUsage, []string{"peer-listen", "leave it unset"}},
+		{"members without this one", []string{"--peer-listen", "127.0.0.1:2", "--initial-members", "2=127.0.0.1:2"}, exitUsage, []string{"initial-members", "2=127.0.0.1:2", "member-id is 1"}},
+		{"members' port in use", []string{"--peer-listen", addr}, exitError, []string{"peer-listen", addr, "in use"}},
 		{"ZooKeeper's port in use", []string{"--zk-listen", addr}, exitError, []string{"zk-listen", addr, "in use"}},
 		{"all addresses", []string{"--listen", ":" + port}, exitUsage, []string{"listen", port, "insecure"}},
 		{"unknown key", []string{"--config", file}, exitUsage, []string{file, "lisen", "did you mean listen?"}},
@@ -170,5 +171,45 @@ func TestNoSecretIsLogged(t *testing.T) {
 		if strings.Contains(all, secret) {
 			t.Errorf("%q was written:\n%s", secret, all)
 		}
+	}
+}
+
+// Goal: the ready line names the member and where others reach it, if there can be any; one
+// that waits for a majority says so in its log, answers probes, is not ready, and stops in
+// order. Method: a sole member with a port for others, and one of three founders.
+func TestMemberStarts(t *testing.T) {
+	sole := start(t, nil, "--data-dir", filepath.Join(t.TempDir(), "data"), "--peer-listen", "127.0.0.1:0")
+	if sole.fields["member"] != "1" || sole.fields["peer-listen"] == "" || strings.HasSuffix(sole.fields["peer-listen"], ":0") {
+		t.Errorf("ready line %q", sole.ready)
+	}
+	sole.stop(syscall.SIGTERM)
+
+	listen, peer := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
+	var stdout, stderr lockedBuffer
+	cmd := command(t, nil, "--data-dir", filepath.Join(t.TempDir(), "data"), "--listen", listen, "--zk-listen", "none",
+		"--peer-listen", peer, "--initial-members", "1="+peer+",2=127.0.0.1:1,3=127.0.0.1:2")
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	p := &process{t: t, fields: map[string]string{"listen": listen}}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(startDeadline); !strings.Contains(stderr.String(), "waiting for a majority"); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not wait:\n%s", stderr.String())
+		}
+	}
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/v1/status": http.StatusOK, "/metrics": http.StatusOK} {
+		if code, body := p.get(path, nil); code != want || path == "/readyz" && body != "no leader\n" {
+			t.Errorf("%s: %d %q", path, code, body)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || stdout.String() != "" || !strings.Contains(stderr.String(), "msg=stopped") {
+		t.Errorf("stop: %v, standard output %q\n%s", err, stdout.String(), stderr.String())
 	}
 }

@@ -155,7 +155,7 @@ func TestC145ZooCfgStartMistakes(t *testing.T) {
 		{"dataDir that is not there", "clientPort=2181\nclientPortAddress=127.0.0.1\ndataDir=/no/such", exitError, []string{"data-dir", "/no/such/tenure"}},
 		{"misspelt number", "tickTime=2 s\nclientPort=2181" + local, exitUsage, []string{"line 1", "tickTime", `"2 s"`, "whole number"}},
 		{"two values", "clientPort=2181\nclientPort=2182" + local, exitUsage, []string{"line 2", "clientPort", "2182", "given twice"}},
-		{"members", "server.1=a:1:2\nserver.2=b:1:2\nclientPort=2181" + local, exitUsage, []string{"line 1", "server.1, server.2", "one"}},
+		{"members", "server.1=a:1:2\nserver.2=b:1:2\nclientPort=2181" + local, exitUsage, []string{"line 1", "server.1", "myid", "member-id"}},
 		{"secret", "DigestAuthenticationProvider.superDigest=plantedSecret" + local, exitUsage, []string{"superDigest", "[redacted]"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
