@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"math/rand/v2"
 
 	"github.com/tenure-dev/tenure/session"
 	"github.com/tenure-dev/tenure/wire"
@@ -52,6 +53,33 @@ func (c *Client) Status(ctx context.Context) (wire.StatusReply, error) {
 func (c *Client) KillSession(ctx context.Context, id session.ID) error {
 	_, err := c.do(ctx, c.newCall("killSession", "", wire.OpKillSession, &wire.KillSession{Session: id}))
 	return err
+}
+
+// Members lists the members of the ensemble, as the leader sees them if it can be reached.
+func (c *Client) Members(ctx context.Context) (wire.MembersReply, error) {
+	return c.members(ctx, "members", wire.OpMembers, nil)
+}
+
+// ChangeMembers changes the members of the ensemble and returns when that is done; for
+// administrators. Several steps take effect together. What the rules forbid is an *Error with
+// BadArguments, ReconfigInProgress or NewConfigNoQuorum, whose Detail says which rule; with
+// OperationTimeout the change may still happen.
+func (c *Client) ChangeMembers(ctx context.Context, steps ...wire.MemberStep) (wire.MembersReply, error) {
+	return c.members(ctx, "changeMembers", wire.OpChangeMembers, &wire.ChangeMembers{Number: rand.Int64() | 1, Steps: steps})
+}
+
+// TransferLead makes member id the leader, or with 0 whoever is fit best, and returns when
+// the lead has moved; for administrators. Errors are those of ChangeMembers.
+func (c *Client) TransferLead(ctx context.Context, id int32) (wire.MembersReply, error) {
+	return c.members(ctx, "transferLead", wire.OpTransferLead, &wire.TransferLead{ID: id})
+}
+
+func (c *Client) members(ctx context.Context, op string, wop wire.Op, body any) (wire.MembersReply, error) {
+	r, err := ask[*wire.MembersReply](ctx, c, op, wop, body)
+	if err != nil {
+		return wire.MembersReply{}, err
+	}
+	return *r, nil
 }
 
 // ask sends a request that proves nothing about the session.

@@ -218,7 +218,7 @@ func (cl *call) outcome() (*wire.Reply, error) {
 	case cl.err != nil:
 		return nil, cl.err
 	case cl.reply.Err != znode.OK:
-		return cl.reply, &Error{Op: cl.op, Path: cl.path, Code: cl.reply.Err}
+		return cl.reply, &Error{Op: cl.op, Path: cl.path, Code: cl.reply.Err, Detail: cl.reply.Detail}
 	}
 	return cl.reply, nil
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -147,7 +148,7 @@ func (c *Client) stop(why error, end bool) error {
 		case <-bye.done:
 			_, err = bye.outcome()
 		case <-timer.C:
-			_, err = c.abandon(bye, context.DeadlineExceeded)
+			_, err = c.abandon(bye, fmt.Errorf("not confirmed within %v: %w", closeWait, context.DeadlineExceeded))
 		}
 		timer.Stop()
 	}
@@ -238,6 +239,7 @@ func (c *Client) attach(cn *conn, rep *wire.ConnectReply, sent time.Time) {
 	}
 	for _, w := range c.watches.resume(c.zxid) {
 		cl := newBound(wire.OpRewatch, w)
+		cl.size = len(codec.AppendRequest(nil, &cl.req))
 		cl.settle = func(rep *wire.Reply, _ bool) { cn.rewatched(rep) }
 		c.queue.push(cl)
 	}

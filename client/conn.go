@@ -37,8 +37,11 @@ type conn struct {
 	authLeft int   // identities without an answer; guarded by c.mu
 	refusal  error // of what the resume presented, which ends the connection; likewise
 
-	batch []*call // the writer's
-	buf   []byte  // the writer's
+	// The writer's.
+	batch   []*call
+	buf     []byte
+	pings   int           // sent by probe since pingsAt
+	pingsAt time.Duration // what t.heard was then
 }
 
 func newConn(c *Client, s *Session, ws *websocket.Conn, t *transport, ep endpoint) *conn {
@@ -59,6 +62,8 @@ func newConn(c *Client, s *Session, ws *websocket.Conn, t *transport, ep endpoin
 func (cn *conn) setTimeout(timeout time.Duration) {
 	cn.beat = timeout / 3
 	cn.t.silence = timeout * 2 / 3
+	cn.t.alive = time.Now()
+	cn.t.heard.Store(int64(cn.t.alive.Sub(cn.t.began)))
 	cn.authLeft = len(cn.c.auth)
 }
 
@@ -108,6 +113,12 @@ func (cn *conn) serve(ctx context.Context) error {
 func (cn *conn) writeLoop() error {
 	timer := time.NewTimer(cn.beat)
 	defer timer.Stop()
+	var probes <-chan time.Time
+	if len(cn.c.endpoints) > 1 {
+		ticker := time.NewTicker(probeEvery)
+		defer ticker.Stop()
+		probes = ticker.C
+	}
 	proved := time.Now() // when the last request that proves was sent
 	for {
 		now := time.Now()
@@ -144,10 +155,50 @@ func (cn *conn) writeLoop() error {
 			runtime.Gosched()
 		case <-timer.C:
 			timer.Reset(max(time.Millisecond, cn.beat-time.Since(proved)))
+		case <-probes:
+			if err := cn.probe(); err != nil {
+				return err
+			}
 		case <-cn.dead:
 			return cn.err
 		}
 	}
+}
+
+// probe asks a server that owes an answer whether it runs at all: a pong needs neither the
+// log nor a leader. Where there are other servers, one that leaves several pings unanswered is
+// given up long before two thirds of the session timeout have passed. It counts pings and not time: if
+// this process stood still, or had nothing to ask, that says nothing of the server.
+func (cn *conn) probe() error {
+	heard := time.Duration(cn.t.heard.Load())
+	if heard != cn.pingsAt {
+		cn.pings, cn.pingsAt = 0, heard
+	}
+	silent := time.Since(cn.t.began) - heard
+	if silent < probeEvery {
+		return nil
+	}
+	requests, bytes := cn.c.owed()
+	// Pings come behind what is on its way already.
+	patience := probePatience + time.Duration(bytes)*time.Second/slowLink
+	switch waited := time.Duration(cn.pings) * probeEvery; {
+	case requests == 0:
+		return nil
+	case waited >= patience:
+		return fmt.Errorf("%w: not even a ping was answered for %v", errSilent, waited)
+	}
+	cn.pings++
+	return cn.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(cn.t.silence))
+}
+
+// owed returns how many requests wait for their answers, and the bytes of the large ones.
+func (c *Client) owed() (requests, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.inflight.len() {
+		bytes += c.inflight.at(i).size
+	}
+	return c.inflight.len(), bytes
 }
 
 func (cn *conn) write(req *wire.Request) error {
@@ -165,6 +216,13 @@ const (
 	pingXid    = -2      // ZooKeeper's: a ping is answered with it whatever it had
 
 	lastWordsWait = 200 * time.Millisecond
+
+	// probeEvery is after how much silence a server is asked whether it runs, and how often
+	// then; probePatience is how long it may leave that unanswered, on a link that carries
+	// slowLink bytes per second.
+	probeEvery    = 400 * time.Millisecond
+	probePatience = 800 * time.Millisecond
+	slowLink      = 128 << 10
 )
 
 // takeBatch moves what may be sent from the queue to inflight and returns it. now was

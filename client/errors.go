@@ -33,6 +33,7 @@ var (
 
 	errRefused  = errors.New("client: server refused to resume the session")
 	errProtocol = errors.New("client: server broke the protocol")
+	errSilent   = errors.New("client: server does not run")
 	errMoved    = errors.New("client: session moved to another connection")
 	errDetached = fmt.Errorf("%w without ending the session", ErrClosed)
 )
@@ -42,11 +43,17 @@ type Error struct {
 	Op   string // "create"
 	Path string // as the caller gave it, "" if the operation has none
 	Code znode.Error
+	// Detail says more in words, where the server did.
+	Detail string
 }
 
 // Error names the operation, the path and the code.
 func (e *Error) Error() string {
-	return "client: " + subject(e.Op, e.Path) + ": " + e.Code.Error()
+	text := "client: " + subject(e.Op, e.Path) + ": " + e.Code.Error()
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
 }
 
 // Unwrap returns the code.

@@ -104,6 +104,10 @@ func (f *fakeEnsemble) answer(fc *fakeConn, req *wire.Request) (any, znode.Error
 		return &wire.StatusReply{Figures: []wire.Figure{{Name: "role", Value: "fake"}}}, znode.OK
 	case wire.OpSessions:
 		return &wire.SessionsReply{Sessions: []wire.SessionInfo{{ID: fc.sess.s.ID}}}, znode.OK
+	case wire.OpMembers:
+		return &wire.MembersReply{Cluster: 7}, znode.OK
+	case wire.OpChangeMembers, wire.OpTransferLead:
+		return nil, znode.ReconfigInProgress
 	case wire.OpKillSession, wire.OpPing:
 	default:
 		return nil, znode.Unimplemented

@@ -13,7 +13,7 @@ func (f *fifo[T]) push(v T) {
 	if f.n == len(f.ring) {
 		ring := make([]T, max(16, 2*len(f.ring)))
 		for i := range f.n {
-			ring[i] = f.ring[(f.head+i)&(len(f.ring)-1)]
+			ring[i] = f.at(i)
 		}
 		f.ring, f.head = ring, 0
 	}
@@ -22,7 +22,10 @@ func (f *fifo[T]) push(v T) {
 }
 
 // front returns the oldest; there must be one.
-func (f *fifo[T]) front() T { return f.ring[f.head] }
+func (f *fifo[T]) front() T { return f.at(0) }
+
+// at returns the one that has i before it; there must be one.
+func (f *fifo[T]) at(i int) T { return f.ring[(f.head+i)&(len(f.ring)-1)] }
 
 // pop removes the oldest; there must be one.
 func (f *fifo[T]) pop() T {

@@ -49,9 +49,7 @@ func (c *Client) run(ctx context.Context) {
 			break
 		}
 		if i%len(c.endpoints) == 0 && i > 0 {
-			rand.Shuffle(len(c.endpoints), func(i, j int) {
-				c.endpoints[i], c.endpoints[j] = c.endpoints[j], c.endpoints[i]
-			})
+			c.reshuffle()
 		}
 		ep := c.endpoints[i%len(c.endpoints)]
 		err := c.attempt(ctx, s, ep, &b)
@@ -73,6 +71,17 @@ func (c *Client) run(ctx context.Context) {
 		}
 	}
 	c.endSession(c.closeReason())
+}
+
+// reshuffle makes the order of the next round, in which what was tried last is not the first.
+func (c *Client) reshuffle() {
+	eps := c.endpoints
+	last := eps[len(eps)-1]
+	swap := func(i, j int) { eps[i], eps[j] = eps[j], eps[i] }
+	rand.Shuffle(len(eps), swap)
+	if eps[0] == last {
+		swap(0, len(eps)-1)
+	}
 }
 
 // attempt connects to ep and serves the connection until it is lost.

@@ -50,6 +50,30 @@ func TestResumeAndExpiry(t *testing.T) {
 	})
 }
 
+// Goal: a client that lost its server tries another one first, which is there if the lost one
+// is not. Method: cut it many times.
+func TestAnotherServerIsTriedFirst(t *testing.T) {
+	bubble(t, []string{"a:1", "b:1"}, func(t *testing.T, f *fakeEnsemble) {
+		dialed := make(chan string, 1)
+		f.client(t, func(o *Options) {
+			o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dialed <- addr
+				return f.dial(ctx, network, addr)
+			}
+		})
+		last := <-dialed
+		for range 30 {
+			time.Sleep(2 * confirmAfter)
+			f.cutAll()
+			next := <-dialed
+			if next == last {
+				t.Fatalf("tried %s again, which it had lost", next)
+			}
+			last = next
+		}
+	})
+}
+
 // Goal: an idle client proves its session each third of the timeout, and the proof
 // counts from before the request was sent.
 func TestHeartbeatsProve(t *testing.T) {

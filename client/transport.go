@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -31,9 +32,22 @@ type transport struct {
 	// up; 0 during the handshakes, which have a deadline of their own and do not gather.
 	silence time.Duration
 	out     []byte
+	began   time.Time
+	// alive is when something last came that a server sends only if it gets on with its work: a
+	// bare pong is not. Reader only.
+	alive time.Time
+	// heard is when anything last came, in nanoseconds since began.
+	heard atomic.Int64
 	// greeting is the first byte that came, 0 while none has.
 	greeting byte
 }
+
+const (
+	// barePong is a websocket pong of a server to an empty ping.
+	barePong = "\x8a\x00"
+	// closeFrame is the first byte of a close frame.
+	closeFrame = 0x88
+)
 
 func (t *transport) Read(p []byte) (int, error) {
 	if t.silence == 0 {
@@ -43,10 +57,17 @@ func (t *transport) Read(p []byte) (int, error) {
 		}
 		return n, err
 	}
-	if err := t.Conn.SetReadDeadline(time.Now().Add(t.silence)); err != nil {
+	if err := t.Conn.SetReadDeadline(t.alive.Add(t.silence)); err != nil {
 		return 0, err
 	}
 	n, err := t.Conn.Read(p)
+	if n > 0 {
+		now := time.Now()
+		t.heard.Store(int64(now.Sub(t.began)))
+		if n != len(barePong) || string(p[:n]) != barePong {
+			t.alive = now
+		}
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("client: nothing received for %v: %w", t.silence, err)
 	}
@@ -54,8 +75,13 @@ func (t *transport) Read(p []byte) (int, error) {
 }
 
 func (t *transport) Write(p []byte) (int, error) {
-	if t.silence == 0 {
+	switch {
+	case t.silence == 0:
 		return t.Conn.Write(p)
+	case len(p) > 0 && p[0] == closeFrame:
+		// From the reader: the websocket refuses what came, and the connection ends. The client
+		// sends none, and out is the writer's.
+		return len(p), nil
 	}
 	t.out = append(t.out, p...)
 	if len(t.out) >= gatherBytes {
@@ -103,7 +129,7 @@ func (c *Client) connect(ctx context.Context, s *Session, ep endpoint, limit tim
 }
 
 func (c *Client) handshake(ctx context.Context, s *Session, ep endpoint) (*conn, error) {
-	t := &transport{}
+	t := &transport{began: time.Now()}
 	ws, err := c.dialWebsocket(ctx, t, ep.url)
 	if err != nil {
 		return nil, err

@@ -216,6 +216,14 @@ func TestOperations(t *testing.T) {
 		if err := c.KillSession(ctx, 99); err != nil {
 			t.Fatal(err)
 		}
+		if m, err := c.Members(ctx); err != nil || m.Cluster != 7 {
+			t.Fatalf("members: %+v, %v", m, err)
+		}
+		_, errChange := c.ChangeMembers(ctx, wire.MemberStep{Kind: wire.MemberRemove, ID: 2})
+		_, errTransfer := c.TransferLead(ctx, 2)
+		if !errors.Is(errChange, znode.ReconfigInProgress) || !errors.Is(errTransfer, znode.ReconfigInProgress) {
+			t.Fatalf("refused: %v, %v", errChange, errTransfer)
+		}
 		synctest.Wait()
 	})
 }
