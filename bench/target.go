@@ -20,10 +20,15 @@ type Target interface {
 	ErrorKind(err error) string
 }
 
-// Usage is what a server's process has used since its start.
+// Usage is what a server's process, or those of all members, have used since their start.
 type Usage struct {
 	CPUSeconds    float64
 	ResidentBytes float64
+}
+
+// Plus is what both have used.
+func (u Usage) Plus(o Usage) Usage {
+	return Usage{CPUSeconds: u.CPUSeconds + o.CPUSeconds, ResidentBytes: u.ResidentBytes + o.ResidentBytes}
 }
 
 // Conn is one session on one connection. It is safe for concurrent use: each call

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,14 +19,19 @@ import (
 	"github.com/tenure-dev/tenure/znode"
 )
 
-// ZooKeeper measures a server that speaks ZooKeeper's own protocol, for comparison. Its
+// ZooKeeper measures servers that speak ZooKeeper's own protocol, for comparison. Its
 // connections do nothing but pipeline requests: no reconnects, no retries, so that
 // they cost the machine less than any client library. Its fields are not changed after
 // the first use.
 type ZooKeeper struct {
-	Addr string // host:port
-	// PID is the server's process on this machine, 0 if its usage is not to be read.
-	PID int
+	// Addrs are host:port of each server. A connection goes to the one that has the fewest,
+	// the first of them if there are several.
+	Addrs []string
+	// PIDs are the servers' processes on this machine; none if their usage is not to be read.
+	PIDs []int
+
+	mu   sync.Mutex
+	open map[string]int // connections by address
 }
 
 // zkTimeout is the session timeout asked for; zkFrameMax bounds a frame that is read.
@@ -35,7 +41,7 @@ const (
 )
 
 // Name implements Target.
-func (z *ZooKeeper) Name() string { return "ZooKeeper's protocol at " + z.Addr }
+func (z *ZooKeeper) Name() string { return "ZooKeeper's protocol at " + strings.Join(z.Addrs, ",") }
 
 // ErrorKind implements Target.
 func (z *ZooKeeper) ErrorKind(err error) string {
@@ -45,10 +51,21 @@ func (z *ZooKeeper) ErrorKind(err error) string {
 	return "other"
 }
 
-// Usage implements Target from what the kernel knows of the process.
+// Usage implements Target from what the kernel knows of the processes.
 func (z *ZooKeeper) Usage(context.Context) (u Usage, ok bool) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", z.PID))
-	if z.PID == 0 || err != nil {
+	for _, pid := range z.PIDs {
+		one, ok := processUsage(pid)
+		if !ok {
+			return Usage{}, false
+		}
+		u = u.Plus(one)
+	}
+	return u, len(z.PIDs) > 0
+}
+
+func processUsage(pid int) (u Usage, ok bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
 		return u, false
 	}
 	// The name, in brackets, may hold anything; user and system time are fields 14 and
@@ -64,14 +81,38 @@ func (z *ZooKeeper) Usage(context.Context) (u Usage, ok bool) {
 	return Usage{CPUSeconds: (number(14) + number(15)) / 100, ResidentBytes: number(24) * float64(os.Getpagesize())}, true
 }
 
+// take returns the address for the next connection, release gives one back.
+func (z *ZooKeeper) take() string {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.open == nil {
+		z.open = map[string]int{}
+	}
+	addr := slices.MinFunc(z.Addrs, func(a, b string) int { return z.open[a] - z.open[b] })
+	z.open[addr]++
+	return addr
+}
+
+func (z *ZooKeeper) release(addr string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.open[addr]--
+}
+
 // Connect implements Target.
-func (z *ZooKeeper) Connect(ctx context.Context, _ int) (Conn, error) {
+func (z *ZooKeeper) Connect(ctx context.Context, _ int) (_ Conn, err error) {
+	addr := z.take()
+	defer func() {
+		if err != nil {
+			z.release(addr)
+		}
+	}()
 	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", z.Addr)
+	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &zkConn{nc: nc, r: bufio.NewReaderSize(nc, 32<<10), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	c := &zkConn{release: func() { z.release(addr) }, nc: nc, r: bufio.NewReaderSize(nc, 32<<10), wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	c.mu.watches = map[string]chan struct{}{}
 	readOnly := false
 	hello := wire.Jute{}.AppendConnect(make([]byte, 4), &wire.ConnectRequest{TimeoutMs: int32(zkTimeout.Milliseconds()),
@@ -85,7 +126,7 @@ func (z *ZooKeeper) Connect(ctx context.Context, _ int) (Conn, error) {
 		_, err = wire.Jute{}.DecodeConnectReply(msg)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("connect to %s: %w", z.Addr, err), nc.Close())
+		return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), nc.Close())
 	}
 	c.loops.Go(c.readLoop)
 	c.loops.Go(c.writeLoop)
@@ -95,6 +136,8 @@ func (z *ZooKeeper) Connect(ctx context.Context, _ int) (Conn, error) {
 // zkConn is one session: requests are appended to a buffer that the write loop sends
 // whole, and answered in order.
 type zkConn struct {
+	release func() // gives its place at the server back
+
 	nc    net.Conn
 	r     *bufio.Reader
 	wake  chan struct{} // holds a token if there is something to write
@@ -142,7 +185,11 @@ func (c *zkConn) call(ctx context.Context, op wire.Op, body any, watched string)
 	select {
 	case <-k.done:
 	case <-c.ended:
-		return nil, nil, c.failure()
+		select {
+		case <-k.done: // a server ends the connection right behind the answer to a close
+		default:
+			return nil, nil, c.failure()
+		}
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
@@ -328,6 +375,7 @@ func (c *zkConn) Watch(ctx context.Context, path string, armed func()) error {
 
 // Close ends the session and waits for the loops.
 func (c *zkConn) Close() error {
+	defer c.release()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_, _, err := c.call(ctx, wire.OpCloseSession, nil, "")

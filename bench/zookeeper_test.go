@@ -120,7 +120,7 @@ func (s *fakeZooKeeper) answer(nc net.Conn, q *wire.Request) *wire.Reply {
 // Goal: every operation of a ZooKeeper target does what it says, many at once on one
 // connection, and its errors have names. Method: against a tree behind a socket.
 func TestZooKeeperTarget(t *testing.T) {
-	z := &ZooKeeper{Addr: serveZooKeeper(t)}
+	z := &ZooKeeper{Addrs: []string{serveZooKeeper(t)}}
 	ctx := t.Context()
 	c, err := z.Connect(ctx, 8)
 	if err != nil {
@@ -169,10 +169,46 @@ func TestZooKeeperTarget(t *testing.T) {
 	}
 }
 
+// Goal: connections are spread evenly over the servers of an ensemble, and a row of one
+// connection always has the same server. Method: two servers; a connection for each, one of
+// them closed, one opened again; a server that refuses takes no place.
+func TestZooKeeperTargetSpreadsConnections(t *testing.T) {
+	z := &ZooKeeper{Addrs: []string{serveZooKeeper(t), serveZooKeeper(t), "127.0.0.1:1"}}
+	wantOpen := func(first, second int) {
+		t.Helper()
+		z.mu.Lock()
+		defer z.mu.Unlock()
+		if got := [3]int{z.open[z.Addrs[0]], z.open[z.Addrs[1]], z.open[z.Addrs[2]]}; got != [3]int{first, second, 0} {
+			t.Errorf("connections by server %v, want %d and %d", got, first, second)
+		}
+	}
+	connect := func() Conn {
+		t.Helper()
+		c, err := z.Connect(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first, second := connect(), connect()
+	wantOpen(1, 1)
+	if _, err := z.Connect(t.Context(), 1); err == nil {
+		t.Fatal("connected to port 1")
+	}
+	wantOpen(1, 1)
+	first.Close()
+	wantOpen(0, 1)
+	first = connect()
+	wantOpen(1, 1)
+	first.Close()
+	second.Close()
+	wantOpen(0, 0)
+}
+
 // Goal: two servers are measured in one run, each row on both, and the ratios are printed.
 // Method: two trees behind sockets, two rows, two repetitions.
 func TestVersus(t *testing.T) {
-	c := Config{Target: &ZooKeeper{Addr: serveZooKeeper(t)}, Versus: &ZooKeeper{Addr: serveZooKeeper(t)},
+	c := Config{Target: &ZooKeeper{Addrs: []string{serveZooKeeper(t)}}, Versus: &ZooKeeper{Addrs: []string{serveZooKeeper(t)}},
 		Rows: []Shape{{"create", 1, 1}, {"get", 2, 4}}, Repeat: 2, Count: 50, ProbeDir: t.TempDir(), Keys: 10}
 	report, err := Execute(t.Context(), c)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -30,10 +31,10 @@ type benchCommand struct {
 	config                          bench.Config
 	suite                           string
 	shape                           bench.Shape
-	target                          string // zk://HOST:PORT, "" = a Tenure server
-	serverPID                       int
-	versus                          string // a second one, zk://HOST:PORT
-	versusPID                       int
+	target                          string // zk://HOST:PORT,..., "" = a Tenure server
+	serverPIDs                      []int
+	versus                          string // a second one, zk://HOST:PORT,...
+	versusPIDs                      []int
 	jsonFile, htmlFile, compareFile string
 	earlier                         *bench.Report
 }
@@ -59,10 +60,10 @@ Without --rate the loop is closed: each of the requests in flight is followed by
 when it is answered. With it requests are due at that rate whatever happens, and latency
 counts from when they were due.
 
-The server's CPU time is read from /metrics of the first endpoint. With --target zk://
-the same load goes to a server that speaks ZooKeeper's protocol, through connections that
-only pipeline. With --versus zk:// each row is measured on a second such server, too, right
-before or behind the first, and the ratios are printed.`,
+The servers' CPU time is read from /metrics of all endpoints. With --target zk:// the same
+load goes to servers that speak ZooKeeper's protocol, through connections that only
+pipeline and are spread over the servers. With --versus zk:// each row is measured on
+others, too, right before or behind the first, and the ratios are printed.`,
 		ValidArgs: bench.WorkloadNames(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := k.prepare(cmd.Flags(), args); err != nil {
@@ -94,10 +95,10 @@ func (k *benchCommand) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&c.Repeat, "repeat", 1, "measure all rows this often and report medians and spread")
 	f.StringVar(&c.Label, "label", "", "name of this run in reports")
 	f.StringVar(&c.ProbeDir, "probe-dir", ".", "`DIR` where the probe writes; choose the disk of the server's data")
-	f.StringVar(&k.target, "target", "", "measure a ZooKeeper server instead, for comparison: `zk://HOST:PORT`")
-	f.IntVar(&k.serverPID, "server-pid", 0, "`PID` of the --target's process on this machine, to read its CPU time")
-	f.StringVar(&k.versus, "versus", "", "measure each row on this server, too, in turn: `zk://HOST:PORT`")
-	f.IntVar(&k.versusPID, "versus-pid", 0, "`PID` of the --versus' process on this machine, to read its CPU time")
+	f.StringVar(&k.target, "target", "", "measure ZooKeeper instead, for comparison: `zk://HOST:PORT,...`, all servers of an ensemble")
+	f.IntSliceVar(&k.serverPIDs, "server-pid", nil, "`PID,...` of the --target's processes on this machine, to read their CPU time")
+	f.StringVar(&k.versus, "versus", "", "measure each row on this one, too, in turn: `zk://HOST:PORT,...`")
+	f.IntSliceVar(&k.versusPIDs, "versus-pid", nil, "`PID,...` of the --versus' processes on this machine, to read their CPU time")
 	f.StringVar(&k.jsonFile, "json", "", "write the report as JSON to `FILE`")
 	f.StringVar(&k.htmlFile, "html", "", "write the report as a page with plots to `FILE`")
 	f.StringVar(&k.compareFile, "compare", "", "print ratios to an earlier report, the JSON `FILE` of another run")
@@ -113,15 +114,15 @@ func (k *benchCommand) prepare(flags *pflag.FlagSet, workloads []string) error {
 		return usagef("--suite %q: want quick or full", k.suite)
 	case k.suite != "" && (flags.Changed("connections") || flags.Changed("outstanding")):
 		return usagef("--connections and --outstanding: they need a WORKLOAD, and no --suite")
-	case k.target != "" && !strings.HasPrefix(k.target, zkScheme):
-		return usagef("--target %q: want %sHOST:PORT", k.target, zkScheme)
-	case k.versus != "" && !strings.HasPrefix(k.versus, zkScheme):
-		return usagef("--versus %q: want %sHOST:PORT", k.versus, zkScheme)
+	case k.target != "" && zkServers(k.target) == nil:
+		return usagef("--target %q: want %sHOST:PORT,...", k.target, zkScheme)
+	case k.versus != "" && zkServers(k.versus) == nil:
+		return usagef("--versus %q: want %sHOST:PORT,...", k.versus, zkScheme)
 	case k.versus != "" && k.compareFile != "":
 		return usagef("--versus and --compare: one of them")
-	case k.versusPID != 0 && k.versus == "":
+	case k.versusPIDs != nil && k.versus == "":
 		return usagef("--versus-pid: it needs --versus")
-	case k.serverPID != 0 && k.target == "":
+	case k.serverPIDs != nil && k.target == "":
 		return usagef("--server-pid: a Tenure server tells by itself")
 	case k.config.Repeat < 1 || k.config.Repeat > 1000:
 		return usagef("--repeat %d: must be from 1 to 1000", k.config.Repeat)
@@ -162,12 +163,11 @@ func (k *benchCommand) prepare(flags *pflag.FlagSet, workloads []string) error {
 // chooseTarget sets what is measured and returns its address.
 func (k *benchCommand) chooseTarget(ctx context.Context) (string, error) {
 	if k.versus != "" {
-		k.config.Versus = &bench.ZooKeeper{Addr: strings.TrimPrefix(k.versus, zkScheme), PID: k.versusPID}
+		k.config.Versus = &bench.ZooKeeper{Addrs: zkServers(k.versus), PIDs: k.versusPIDs}
 	}
 	if k.target != "" {
-		addr := strings.TrimPrefix(k.target, zkScheme)
-		k.config.Target = &bench.ZooKeeper{Addr: addr, PID: k.serverPID}
-		return addr, nil
+		k.config.Target = &bench.ZooKeeper{Addrs: zkServers(k.target), PIDs: k.serverPIDs}
+		return strings.TrimPrefix(k.target, zkScheme), nil
 	}
 	servers, err := k.app.tenureServers("bench")
 	if err != nil {
@@ -184,8 +184,20 @@ func (k *benchCommand) chooseTarget(ctx context.Context) (string, error) {
 	}
 	_ = c.tree.Close() // it was only a question
 	k.config.Target = &bench.Tenure{Label: k.app.targetName(ctx, servers), Options: o, Stale: k.app.stale,
-		ReadUsage: func(ctx context.Context) (bench.Usage, bool) { return k.app.serverUsage(ctx, servers[0]) }}
+		ReadUsage: func(ctx context.Context) (bench.Usage, bool) { return k.app.usageOf(ctx, servers) }}
 	return where(servers), nil
+}
+
+// zkServers are the addresses in a list zk://HOST:PORT,..., nil if it is none.
+func zkServers(list string) []string {
+	list, ok := strings.CutPrefix(list, zkScheme)
+	servers := strings.Split(list, ",")
+	for _, s := range servers {
+		if _, _, err := net.SplitHostPort(s); err != nil || !ok {
+			return nil
+		}
+	}
+	return servers
 }
 
 func (k *benchCommand) run(ctx context.Context) error {
@@ -276,6 +288,18 @@ func (a *app) serverVersion(ctx context.Context, server endpoint) string {
 		return ""
 	}
 	return oneLine(build.Version) + ", " + oneLine(build.Go)
+}
+
+// usageOf is what the processes of all servers have used.
+func (a *app) usageOf(ctx context.Context, servers []endpoint) (sum bench.Usage, ok bool) {
+	for _, server := range servers {
+		u, ok := a.serverUsage(ctx, server)
+		if !ok {
+			return bench.Usage{}, false
+		}
+		sum = sum.Plus(u)
+	}
+	return sum, true
 }
 
 // serverUsage reads what a server's process has used from its metrics.

@@ -140,6 +140,30 @@ func (c *conn) KillSession(ctx context.Context, id session.ID) error {
 	return c.do(ctx, func(ctx context.Context) error { return c.client.KillSession(ctx, id) })
 }
 
+func (c *conn) Members(ctx context.Context) (reply wire.MembersReply, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		reply, err = c.client.Members(ctx)
+		return err
+	})
+	return reply, err
+}
+
+func (c *conn) ChangeMembers(ctx context.Context, steps ...wire.MemberStep) (reply wire.MembersReply, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		reply, err = c.client.ChangeMembers(ctx, steps...)
+		return err
+	})
+	return reply, err
+}
+
+func (c *conn) TransferLead(ctx context.Context, id int32) (reply wire.MembersReply, err error) {
+	err = c.do(ctx, func(ctx context.Context) error {
+		reply, err = c.client.TransferLead(ctx, id)
+		return err
+	})
+	return reply, err
+}
+
 func (c *conn) Status(ctx context.Context) (reply wire.StatusReply, err error) {
 	err = c.do(ctx, func(ctx context.Context) error {
 		reply, err = c.client.Status(ctx)

@@ -24,6 +24,7 @@ const (
 	exitUnreachable = 5
 	exitDenied      = 6
 	exitLost        = 7
+	exitDegraded    = 8
 	exitInterrupted = 130
 )
 
@@ -38,13 +39,15 @@ func newExitCodesTopic() *cobra.Command {
   1    any other error
   2    usage: the command line or its input is wrong; nothing was sent
   3    busy or conflict: version conflict, node exists, node has children,
-       the server refuses more work for now; a lock, lease or election that
+       the server refuses more work for now; another change of the members is under
+       way; a lock, lease or election that
        is not free in time, a full queue
   4    not found: no such node or session
-  5    not reachable: no server answered in time, there is no quorum, or the session
-       ended; when the error says "outcome unknown", the change may have been made
+  5    not reachable: no server answered in time, there is no quorum, or would be none
+       after a change of the members, or the session ended; when the error says "outcome unknown", the change may have been made
   6    not permitted: no permission, or the login failed
   7    lost: what was held is not any more, and the command was stopped
+  8    degraded: all is served, but 'status' found something wrong
   130  interrupted
 
 'create --ephemeral', 'txn', 'elect', 'lock', 'lease', 'join' and 'queue take' exit with
@@ -96,6 +99,9 @@ func (e *requestError) Error() string {
 	var definite *client.Error
 	if errors.As(e.err, &definite) {
 		what := strings.TrimSpace(definite.Op + " " + definite.Path)
+		if definite.Detail != "" {
+			return fmt.Sprintf("%s on %s: %s", what, e.where, definite.Detail)
+		}
 		return fmt.Sprintf("%s on %s: %s", what, e.where, reasonOf(definite.Op, definite.Code))
 	}
 	var code znode.Error
@@ -196,7 +202,7 @@ func exitCode(err error) int {
 // exitCodeOf maps a server's error to an exit code.
 func exitCodeOf(code znode.Error) int {
 	switch code {
-	case znode.BadVersion, znode.NodeExists, znode.NotEmpty, znode.ThrottledOp:
+	case znode.BadVersion, znode.NodeExists, znode.NotEmpty, znode.ThrottledOp, znode.ReconfigInProgress:
 		return exitConflict
 	case znode.NoNode:
 		return exitNotFound

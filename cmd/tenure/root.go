@@ -89,6 +89,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newImportCommand(a),
 		newSessionsCommand(a),
 		newStatusCommand(a),
+		newMemberCommand(a),
 		newSnapshotCommand(a),
 		newBenchCommand(a),
 		newElectCommand(a),

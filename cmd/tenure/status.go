@@ -17,15 +17,29 @@ import (
 const statusParallel = 8
 
 func newStatusCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	figures := false
+	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how each server is doing",
-		Long: `Ask every endpoint for its figures and show them side by side. A server that cannot be
-asked is named on standard error with the reason; the exit code is then 5, or 6 where
-it does not let us ask.`,
+		Short: "Show how each member is doing",
+		Long: `Ask one server about all members of its ensemble and show what each says: its role and
+how far it is, what a sync of its log takes, who is connected to it, and in words what is
+wrong. It answers also without a quorum, and when some members are down. The exit code is
+0 if all is well, 8 if all is served but something is wrong, and 5 if there is no quorum or
+no server answers.
+
+With --figures every endpoint is asked for its figures, which are shown side by side. A
+server that cannot be asked is named on standard error with the reason; the exit code is
+then 5, or 6 where it does not let us ask.`,
 		Args: args("no argument", 0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if figures {
+				return a.status(cmd.Context())
+			}
+			return a.ensemble(cmd.Context())
+		},
 	}
+	cmd.Flags().BoolVar(&figures, "figures", false, "the figures of every endpoint, side by side")
+	return cmd
 }
 
 // memberStatus is what one server said, or why it said nothing.
@@ -35,6 +49,7 @@ type memberStatus struct {
 	err     error
 }
 
+// status prints the figures of every endpoint.
 func (a *app) status(ctx context.Context) error {
 	servers, err := a.tenureServers("status")
 	if err != nil {
