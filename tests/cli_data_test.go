@@ -106,7 +106,7 @@ func TestC069CommandLineAgreesOnTheLimit(t *testing.T) {
 	s := newCLIServer(t)
 	s.must("create", "/v")
 	limit := 0
-	for _, line := range strings.Split(s.must("status"), "\n") {
+	for _, line := range strings.Split(s.must("status", "--figures"), "\n") {
 		if value, ok := strings.CutPrefix(line, "max message bytes"); ok {
 			limit, _ = strconv.Atoi(strings.TrimSpace(value)) // 0 fails below
 		}

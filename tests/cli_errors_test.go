@@ -90,9 +90,9 @@ func TestC149CommandLineSaysWhomAndWhy(t *testing.T) {
 			t.Errorf("%s: took %v, the limit was 1 s", endpoint, took)
 		}
 	}
-	code, stdout, stderr := s.run("", "status", "--endpoint", s.address+","+dead.Addr().String(), "--timeout", "2s")
+	code, stdout, stderr := s.run("", "status", "--figures", "--endpoint", s.address+","+dead.Addr().String(), "--timeout", "2s")
 	if code != 5 || !strings.Contains(stdout, "unreachable") || !strings.Contains(stderr, dead.Addr().String()) {
-		t.Errorf("status: exit %d, %q, %q; want 5 and the dead one named", code, stdout, stderr)
+		t.Errorf("status --figures: exit %d, %q, %q; want 5 and the dead one named", code, stdout, stderr)
 	}
 }
 

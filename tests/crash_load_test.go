@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,11 +23,12 @@ const (
 
 // crashLoad is many workers on a few clients, with all that must be true of the tree.
 type crashLoad struct {
-	m        *member
+	t        *testing.T
 	clients  []*client.Client
 	sessions []session.ID // of clients, at the beginning
 	workers  []*crashWorker
-	small    bool // no large data
+	small    bool          // no large data
+	pause    time.Duration // the longest between operations of a worker
 	kills    int
 
 	ctx    context.Context
@@ -43,13 +46,14 @@ type crashLoad struct {
 	}
 }
 
-func newCrashLoad(m *member, seed uint64, clients, workersEach int) *crashLoad {
-	t := m.t
-	l := &crashLoad{m: m}
+// newCrashLoad prepares a load on what connect connects to.
+func newCrashLoad(t *testing.T, connect func(client.Options) *client.Client, seed uint64, clients, workersEach int) *crashLoad {
+	t.Helper()
+	l := &crashLoad{t: t}
 	l.ctx, l.cancel = context.WithCancelCause(t.Context())
 	l.sequence.values = map[int64]string{}
 	for range clients {
-		c := m.connect(client.Options{})
+		c := connect(client.Options{})
 		l.clients = append(l.clients, c)
 		l.sessions = append(l.sessions, c.Session().ID())
 		for range workersEach {
@@ -81,7 +85,7 @@ func (l *crashLoad) run(drive func()) {
 	for _, w := range l.workers {
 		wg.Go(func() {
 			if err := w.work(stop); err != nil {
-				l.m.t.Errorf("worker %d: %v", w.id, errors.Join(err, context.Cause(l.ctx)))
+				l.t.Errorf("worker %d: %v", w.id, errors.Join(err, context.Cause(l.ctx)))
 			}
 		})
 	}
@@ -109,7 +113,7 @@ func (l *crashLoad) resent() string {
 
 // verify compares all that must be with all that is.
 func (l *crashLoad) verify(ctx context.Context, when string) {
-	t := l.m.t
+	t := l.t
 	t.Helper()
 	var g errgroup.Group
 	for _, w := range l.workers {

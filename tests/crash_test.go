@@ -2,8 +2,10 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -47,18 +49,18 @@ func TestC123CrashKill9(t *testing.T) {
 	seed := randomSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	m := newMember(t, "--history-count", "20000")
-	load := newCrashLoad(m, seed, 4, 12)
+	load := newCrashLoad(t, m.connect, seed, 4, 12)
 	load.run(func() {
 		for round := range rounds {
-			load.crashRound(rng, round)
+			load.crashRound(m, rng, round)
 			if t.Failed() {
 				t.Fatalf("round %d", round)
 			}
 		}
 	})
 	t.Logf("%d kills, %d writes acknowledged, %v", load.kills, load.acknowledged.Load(), load.resent())
-	load.mustSurvive((*member).crash, "after kill -9")
-	load.mustSurvive((*member).stop, "after a clean stop")
+	load.mustSurvive(m, (*member).crash, "after kill -9")
+	load.mustSurvive(m, (*member).stop, "after a clean stop")
 }
 
 // Goal: the state is what the log says, and nothing else. Method: a short load with
@@ -68,19 +70,19 @@ func TestC123StateEqualsReplayOfTheLog(t *testing.T) {
 	seed := randomSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m := newMember(t)
-	load := newCrashLoad(m, seed, 2, 2)
+	load := newCrashLoad(t, m.connect, seed, 2, 2)
 	load.small = true
 	load.run(func() {
 		for round := range 6 {
-			load.crashRound(rng, round)
-			load.mustSurvive((*member).stop, "after a clean stop")
+			load.crashRound(m, rng, round)
+			load.mustSurvive(m, (*member).stop, "after a clean stop")
 		}
 	})
 	first := figure(t, load.clients[0], "log first")
 	if n, err := strconv.Atoi(first); err != nil || n > 2 {
 		t.Fatalf("log first is %s: the log was truncated, so this test needs less load", first)
 	}
-	load.mustSurvive(func(m *member) {
+	load.mustSurvive(m, func(m *member) {
 		m.crash()
 		if err := os.RemoveAll(filepath.Join(m.dir, "state")); err != nil {
 			t.Fatal(err)
@@ -90,7 +92,7 @@ func TestC123StateEqualsReplayOfTheLog(t *testing.T) {
 
 // crashRound lets the load run for a while, kills the member once or twice, and
 // verifies.
-func (l *crashLoad) crashRound(rng *rand.Rand, round int) {
+func (l *crashLoad) crashRound(m *member, rng *rand.Rand, round int) {
 	watchdog := time.AfterFunc(time.Minute, func() {
 		l.cancel(errors.New("a round took more than a minute"))
 	})
@@ -102,29 +104,53 @@ func (l *crashLoad) crashRound(rng *rand.Rand, round int) {
 	wait := 10*time.Millisecond + upTo(rng, 130*time.Millisecond)
 	for range kills {
 		<-time.After(wait)
-		l.m.crash()
+		m.crash()
 		l.kills++
-		l.m.start()
+		m.start()
 		wait = upTo(rng, 60*time.Millisecond) // while clients are about to come back
 	}
 	l.quiet(func(ctx context.Context) { l.verify(ctx, "round "+strconv.Itoa(round)) })
 }
 
+// digestOf asks a daemon that is alone for its digest, without a session.
+func digestOf(t *testing.T, d *daemon) string {
+	t.Helper()
+	response, err := http.Get("http://" + d.address + "/v1/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var status struct {
+		Members []struct {
+			Digest string `json:"digest"`
+		} `json:"members"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&status); err != nil || len(status.Members) != 1 {
+		t.Fatalf("the status of %d members: %v", len(status.Members), err)
+	}
+	return status.Members[0].Digest
+}
+
 // mustSurvive ends the member while nothing is written, checks its data, starts it
 // again and wants the same digest and everything in its place.
-func (l *crashLoad) mustSurvive(end func(*member), when string) {
-	t := l.m.t
+func (l *crashLoad) mustSurvive(m *member, end func(*member), when string) {
+	t := l.t
 	t.Helper()
 	l.quiet(func(ctx context.Context) {
 		before := figure(t, l.clients[0], "digest")
-		end(l.m)
-		if _, err := os.Stat(filepath.Join(l.m.dir, "state")); err == nil {
-			l.m.mustBeSound(when)
+		end(m)
+		if _, err := os.Stat(filepath.Join(m.dir, "state")); err == nil {
+			m.mustBeSound(when)
 		}
-		l.m.start()
-		if after := figure(t, l.clients[0], "digest"); after != before {
+		// Where no client finds it: sessions that are resumed change the digest.
+		aside := startDaemon(t, m.dir, m.args...)
+		if after := digestOf(t, aside); after != before {
 			t.Errorf("digest %s %s, before it was %s", after, when, before)
 		}
+		if code := aside.stop(); code != 0 {
+			t.Errorf("exit code %d after SIGTERM", code)
+		}
+		m.start()
 		l.verify(ctx, when)
 	})
 }

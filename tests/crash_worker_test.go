@@ -51,6 +51,7 @@ func (w *crashWorker) work(stop <-chan struct{}) error {
 			return nil
 		default:
 		}
+		pauseUpTo(w.rng, w.load.pause)
 		w.load.gate.RLock()
 		err := w.operate(w.load.ctx)
 		w.load.gate.RUnlock()

@@ -176,32 +176,41 @@ func (f *fullDisk) othersGoOn(ctx context.Context) {
 	}
 }
 
+// fillUp leaves so many bytes free on a disk, or a few less, until makeRoom is called.
+func fillUp(t *testing.T, disk string, leave int64) (makeRoom func()) {
+	t.Helper()
+	ballast, err := os.Create(filepath.Join(disk, "ballast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil && freeBytes(t, disk) > leave {
+		_, err = ballast.Write(make([]byte, 64<<10))
+	}
+	ballast.Close()
+	if free := freeBytes(t, disk); free > leave {
+		t.Fatalf("%d bytes are free after %v", free, err)
+	}
+	return func() {
+		if err := os.Remove(ballast.Name()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // restartWithoutRoom kills the member and starts it while not a byte is free. It may
 // refuse to start, and say so; what it has must be there once there is room again.
 func (f *fullDisk) restartWithoutRoom(ctx context.Context) {
 	t := f.t
 	t.Helper()
 	f.m.crash()
-	ballast, err := os.Create(filepath.Join(f.disk, "ballast"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = ballast.Write(make([]byte, 64<<10))
-	}
-	ballast.Close()
-	if free := freeBytes(t, f.disk); free != 0 {
-		t.Fatalf("%d bytes are free after %v", free, err)
-	}
+	makeRoom := fillUp(t, f.disk, 0)
 	d, err := launchDaemon(t, f.m.dir, f.m.args...)
 	d.kill()
 	t.Logf("start with 0 bytes free: %v", err)
 	if err != nil && !strings.Contains(d.output.String(), "no space left") {
 		t.Errorf("the daemon does not say why it did not start with 0 bytes free: %v\n%s", err, &d.output)
 	}
-	if err := os.Remove(ballast.Name()); err != nil {
-		t.Fatal(err)
-	}
+	makeRoom()
 	f.m.start()
 	f.verify(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,15 +19,21 @@ import (
 // restartLimit is far above what a restart takes: what is tested is what is answered.
 const restartLimit = 60 * time.Second
 
+// quietPorts are those that quietPort has returned.
+var quietPorts sync.Map
+
 // quietPort returns a free port of loopback below those that the kernel gives to
 // outgoing connections, so that nobody gets it while its daemon is down.
 func quietPort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000)))
-		if err == nil {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		if _, taken := quietPorts.LoadOrStore(address, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
-			return l.Addr().String()
+			return address
 		}
 	}
 	t.Fatal("no free port")

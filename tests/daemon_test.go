@@ -26,6 +26,9 @@ import (
 var programsDir string
 
 func TestMain(m *testing.M) {
+	if programsDir = os.Getenv(inLAN); programsDir != "" {
+		os.Exit(m.Run()) // they are there already
+	}
 	code := 1
 	var err error
 	if programsDir, err = os.MkdirTemp("", "tenure-programs-"); err == nil {
@@ -37,6 +40,9 @@ func TestMain(m *testing.M) {
 
 // programs builds the daemon and the command line tool from this checkout, once.
 var programs = sync.OnceValue(func() error {
+	if os.Getenv(inLAN) != "" {
+		return nil
+	}
 	out, err := exec.Command("go", "build", "-o", programsDir+"/", "../cmd/tenure", "../cmd/tenured").CombinedOutput()
 	if err != nil {
 		return errors.New(string(out))
@@ -62,8 +68,10 @@ type daemon struct {
 	// is not served.
 	zkAddress string
 	cmd       *exec.Cmd
-	drained   chan struct{} // closed when its output has ended
-	output    bytes.Buffer  // its beginning; complete once drained
+	ready     chan [2]string // has its addresses once it is
+	drained   chan struct{}  // closed when its output has ended
+	output    bytes.Buffer   // its beginning; complete once drained
+	log       *os.File       // gets all of it, unless nil
 }
 
 // outputMax bounds what is kept of a daemon's output.
@@ -87,14 +95,30 @@ func startDaemon(t *testing.T, dir string, args ...string) *daemon {
 // why.
 func launchDaemon(t *testing.T, dir string, args ...string) (*daemon, error) {
 	t.Helper()
-	d := &daemon{t: t, dir: dir, drained: make(chan struct{})}
 	// A flag must not be given twice.
 	for _, door := range []string{"--listen", "--zk-listen"} {
 		if !slices.Contains(args, door) {
 			args = append([]string{door, "127.0.0.1:0"}, args...)
 		}
 	}
-	d.cmd = exec.Command(program(t, "tenured"), append([]string{"--data-dir", dir}, args...)...)
+	command := append([]string{program(t, "tenured"), "--data-dir", dir}, args...)
+	d := spawnDaemon(t, dir, command...)
+	t.Cleanup(d.kill)
+	return d, d.await()
+}
+
+// spawnDaemon starts the process of a daemon that is ready some time later, if it is. The
+// caller ends it.
+func spawnDaemon(t *testing.T, dir string, command ...string) *daemon {
+	t.Helper()
+	return spawnLogged(t, dir, nil, command...)
+}
+
+// spawnLogged is spawnDaemon with all output in log, too, unless that is nil.
+func spawnLogged(t *testing.T, dir string, log *os.File, command ...string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, dir: dir, log: log, drained: make(chan struct{}), ready: make(chan [2]string, 1)}
+	d.cmd = exec.Command(command[0], command[1:]...)
 	d.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TENURE_") })
 	output, w, err := os.Pipe()
 	if err != nil {
@@ -105,26 +129,32 @@ func launchDaemon(t *testing.T, dir string, args ...string) (*daemon, error) {
 		t.Fatal(err)
 	}
 	w.Close()
-	ready := make(chan [2]string, 1)
-	go d.drain(output, ready)
-	t.Cleanup(d.kill)
+	go d.drain(output)
+	return d
+}
+
+// await waits until the daemon is ready. One goroutine at a time may call it.
+func (d *daemon) await() error {
+	if d.address != "" {
+		return nil
+	}
 	timer := time.NewTimer(startDeadline)
 	defer timer.Stop()
 	select {
-	case addresses := <-ready:
+	case addresses := <-d.ready:
 		d.address, d.zkAddress = addresses[0], addresses[1]
-		return d, nil
+		return nil
 	case <-d.drained:
 		d.cmd.Wait()
-		return d, errors.New("the daemon ended before it was ready")
+		return errors.New("the daemon ended before it was ready")
 	case <-timer.C:
 		d.kill()
-		return d, errors.New("the daemon was not ready in " + startDeadline.String())
+		return errors.New("the daemon was not ready in " + startDeadline.String())
 	}
 }
 
 // drain reads the daemon's output to its end and sends the addresses in the ready line.
-func (d *daemon) drain(output *os.File, ready chan<- [2]string) {
+func (d *daemon) drain(output *os.File) {
 	defer close(d.drained)
 	defer output.Close()
 	pattern := regexp.MustCompile(`\bready listen=(\S+)(?: zk-(?:tls-)?listen=(\S+))?`)
@@ -132,9 +162,12 @@ func (d *daemon) drain(output *os.File, ready chan<- [2]string) {
 		if d.output.Len() < outputMax {
 			d.output.WriteString(lines.Text() + "\n")
 		}
+		if d.log != nil {
+			d.log.WriteString(lines.Text() + "\n")
+		}
 		if m := pattern.FindStringSubmatch(lines.Text()); m != nil {
 			select {
-			case ready <- [2]string{m[1], m[2]}:
+			case d.ready <- [2]string{m[1], m[2]}:
 			default: // somebody reads the first only
 			}
 		}
@@ -182,8 +215,8 @@ func newMember(t *testing.T, args ...string) *member {
 	}
 	m := &member{t: t, dir: filepath.Join(parent, "data"), args: args}
 	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the data are kept in %s; output of the daemon:\n%s", m.dir, &m.running.Load().output)
+		if d := m.running.Load(); t.Failed() && d != nil {
+			t.Logf("the data are kept in %s; output of the daemon:\n%s", m.dir, &d.output)
 			return
 		}
 		os.RemoveAll(parent)
@@ -216,20 +249,28 @@ func (m *member) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 // connect opens a session that outlives every crash. It is closed at the end of the test.
 func (m *member) connect(o client.Options) *client.Client {
 	m.t.Helper()
-	o.Endpoints = []string{"127.0.0.1:2180"}
+	if o.Endpoints == nil {
+		o.Endpoints = []string{"127.0.0.1:2180"}
+	}
 	if o.Dial == nil {
 		o.Dial = m.dial
 	}
+	return openSession(m.t, o)
+}
+
+// openSession opens a session, of 30 s unless o says otherwise, and closes it at the end of the test.
+func openSession(t *testing.T, o client.Options) *client.Client {
+	t.Helper()
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
 	}
-	ctx, cancel := context.WithTimeout(m.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c, err := client.Connect(ctx, o)
 	if err != nil {
-		m.t.Fatal(err)
+		t.Fatal(err)
 	}
-	m.t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { c.Close() })
 	return c
 }
 

@@ -77,7 +77,7 @@ func TestWatchesAcrossFaults(t *testing.T) {
 	}
 	for i := range uint64(3) {
 		c := m.connect(client.Options{Dial: p.dial})
-		writers.Go(func() { makeChanges(ctx, t, c, rand.New(rand.NewPCG(seed, i+1)), int(i), &all) })
+		writers.Go(func() { makeChanges(ctx, t, c, rand.New(rand.NewPCG(seed, i+1)), int(i), &all, 300, 0) })
 	}
 	for i := 3; i < 6; i++ {
 		<-time.After(100*time.Millisecond + upTo(rng, 300*time.Millisecond))
@@ -132,14 +132,16 @@ func collect(ctx context.Context, t *testing.T, c *client.Client, from int64) (g
 	return got
 }
 
-// makeChanges creates, sets and deletes znodes of its own, and notes what it did. A delete
-// has no Stat to know its zxid from, so it always shares a transaction with a set.
-func makeChanges(ctx context.Context, t *testing.T, c *client.Client, rng *rand.Rand, id int, all *changes) {
+// makeChanges creates, sets and deletes znodes of its own n times, with pauses, and notes
+// what it did. A delete has no Stat to know its zxid from, so it always shares a
+// transaction with a set.
+func makeChanges(ctx context.Context, t *testing.T, c *client.Client, rng *rand.Rand, id int, all *changes, n int, pause time.Duration) {
 	ledger := fmt.Sprintf("/tree/ledger-%d", id)
 	_, stat, err := c.Create(ctx, ledger, nil, client.CreateOptions{})
 	all.add(change{stat.Czxid, 0, znode.EventCreated, ledger})
 	var nodes []string
-	for i := 0; i < 300 && err == nil; i++ {
+	for i := 0; i < n && err == nil; i++ {
+		pauseUpTo(rng, pause)
 		switch kind := rng.IntN(4); {
 		case kind == 0 || len(nodes) == 0:
 			path := fmt.Sprintf("/tree/n-%d-%d", id, i)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,21 +16,31 @@ import (
 // are many.
 const overlapTimeout = time.Second
 
-// overlapMember is a daemon whose peers follow it over restarts.
-type overlapMember struct {
-	*member
+// overlapMembers are members that are taken away from their peers, one at a time. Another
+// may be there.
+type overlapMembers struct {
+	*ensemble
+	away int // how often one was
+
 	mu      sync.Mutex
 	proxies []*recipestest.Proxy
-	ends    int // how many restarts there were
+	at      []int // the member that each proxy passes to
 }
 
-// open connects a peer through a proxy of its own.
-func (m *overlapMember) open(t testing.TB) *recipestest.Peer {
+// move sends a peer to another member. The caller holds mu.
+func (o *overlapMembers) move(peer, member int) {
+	o.at[peer] = member % len(o.members)
+	o.proxies[peer].SetTarget(o.members[o.at[peer]].http)
+}
+
+// open connects a peer to a member, through a proxy of its own.
+func (o *overlapMembers) open(t testing.TB) *recipestest.Peer {
 	t.Helper()
-	proxy := recipestest.NewProxy(t, m.running.Load().address, recipestest.TenureWire)
-	m.mu.Lock()
-	m.proxies = append(m.proxies, proxy)
-	m.mu.Unlock()
+	o.mu.Lock()
+	n := len(o.proxies)
+	proxy := recipestest.NewProxy(t, o.members[n%len(o.members)].http, recipestest.TenureWire)
+	o.proxies, o.at = append(o.proxies, proxy), append(o.at, n%len(o.members))
+	o.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), startDeadline)
 	defer cancel()
 	s, err := native.Connect(ctx, client.Options{Endpoints: []string{proxy.Addr()}, Timeout: overlapTimeout})
@@ -41,32 +50,78 @@ func (m *overlapMember) open(t testing.TB) *recipestest.Peer {
 	t.Cleanup(func() { s.Close() })
 	peer := &recipestest.Peer{Store: s}
 	proxy.Fill(peer)
+	if len(o.members) > 1 {
+		peer.Move = func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.move(n, o.at[n]+1)
+		}
+	}
 	return peer
 }
 
-// restart takes the daemon away for a while: by kill -9, in good order, or standing still
-// with all connections open, in turn.
-func (m *overlapMember) restart(_ testing.TB, down time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ends++
-	switch m.ends % 3 {
+// restart takes a member away for a while, the leader each third time: standing still with
+// all connections open, by kill -9 or in good order, from which its peers move on, or cut
+// off from the others.
+func (o *overlapMembers) restart(_ testing.TB, down time.Duration) {
+	o.away++
+	victim := o.members[o.away%len(o.members)]
+	if o.away%3 == 0 {
+		victim = o.waitLeader()
+	}
+	faults := 4
+	if len(o.members) == 1 {
+		faults = 3 // there is nobody to be cut off from
+	}
+	switch o.away % faults {
 	case 0:
-		m.stop()
-	case 1:
-		m.crash()
-	default:
-		d := m.running.Load()
-		d.signal(syscall.SIGSTOP)
+		victim.pause()
 		<-time.After(down)
-		d.signal(syscall.SIGCONT)
+		victim.resume()
+		return
+	case 1:
+		victim.kill()
+	case 2:
+		victim.stop()
+	default:
+		o.links.isolate(victim.id, linkHeld)
+		<-time.After(down)
+		o.links.isolate(victim.id, linkOpen)
 		return
 	}
-	<-time.After(down)
-	m.start()
-	for _, proxy := range m.proxies {
-		proxy.SetTarget(m.running.Load().address)
+	o.mu.Lock()
+	for peer, at := range o.at {
+		if o.members[at] == victim {
+			o.move(peer, at+1)
+		}
 	}
+	o.mu.Unlock()
+	<-time.After(down)
+	victim.start()
+}
+
+// overlap makes hand-overs on an ensemble of its own.
+func overlap(t *testing.T, members int, o recipestest.OverlapOptions) {
+	m := &overlapMembers{ensemble: startEnsemble(t, ensembleOptions{members: members, links: true, timeout: 300 * time.Millisecond})}
+	h := recipestest.Harness{
+		Name: "tenured", Timeout: overlapTimeout, Open: m.open, Restart: m.restart,
+		Run: func(t *testing.T, test func(t *testing.T)) { test(t) },
+	}
+	o.Seed, o.Long = randomSeed(t), 0.2
+	o.HandOvers = int(environmentNumber(t, "TENURE_HANDOVERS", uint64(o.HandOvers)))
+	o.Limit = max(15*time.Minute, time.Duration(o.HandOvers)*200*time.Millisecond)
+	o.Plan.MeanGap = overlapTimeout / 10
+	report := recipestest.Overlap(t, h, o)
+	t.Log(report)
+	if report.Err != nil {
+		t.Error(report.Err)
+	}
+}
+
+// overlapVerbs are faults of one peer. Partitions are what tenures are lost by.
+var overlapVerbs = []recipestest.Verb{
+	recipestest.VerbCutAfterCommit, recipestest.VerbCutBeforeSend, recipestest.VerbHold,
+	recipestest.VerbBreak, recipestest.VerbPartition, recipestest.VerbDelay, recipestest.VerbPartition,
 }
 
 // Goal: no two leaders of one name ever believe to lead at once, tokens grow, guarded
@@ -75,26 +130,17 @@ func (m *overlapMember) restart(_ testing.TB, down time.Duration) {
 // (TENURE_HANDOVERS) while answers are lost, held and delayed, peers are cut off, and the
 // daemon is killed, restarted and stopped by SIGSTOP at random.
 func TestOverlap(t *testing.T) {
-	m := &overlapMember{member: newMember(t)}
-	h := recipestest.Harness{
-		Name: "tenured", Timeout: overlapTimeout, Open: m.open, Restart: m.restart,
-		Run: func(t *testing.T, test func(t *testing.T)) { test(t) },
-	}
-	o := recipestest.OverlapOptions{
-		Seed: randomSeed(t), Names: 24, Peers: 8, Long: 0.2,
-		HandOvers: int(environmentNumber(t, "TENURE_HANDOVERS", 2000)),
-	}
-	o.Limit = max(15*time.Minute, time.Duration(o.HandOvers)*200*time.Millisecond)
-	o.Plan.MeanGap = overlapTimeout / 10
+	o := recipestest.OverlapOptions{Names: 24, Peers: 8, HandOvers: 2000}
 	// A daemon that is away is everybody's fault at once, so there is one such in fifteen.
-	// Partitions are what tenures are lost by.
-	o.Plan.Verbs = append(slices.Repeat([]recipestest.Verb{
-		recipestest.VerbCutAfterCommit, recipestest.VerbCutBeforeSend, recipestest.VerbHold,
-		recipestest.VerbBreak, recipestest.VerbPartition, recipestest.VerbDelay, recipestest.VerbPartition,
-	}, 2), recipestest.VerbRestart)
-	report := recipestest.Overlap(t, h, o)
-	t.Log(report)
-	if report.Err != nil {
-		t.Error(report.Err)
-	}
+	o.Plan.Verbs = append(slices.Repeat(overlapVerbs, 2), recipestest.VerbRestart)
+	overlap(t, 1, o)
+}
+
+// Goal: and on an ensemble. Method: the same with 800 hand-overs of 12 elections over 6
+// peers that move between three members, of which any is killed, stopped, paused or cut off.
+func TestOverlapOfEnsemble(t *testing.T) {
+	t.Parallel()
+	o := recipestest.OverlapOptions{Names: 12, Peers: 6, HandOvers: 800}
+	o.Plan.Verbs = append(slices.Clone(overlapVerbs), recipestest.VerbMove, recipestest.VerbRestart)
+	overlap(t, 3, o)
 }

@@ -235,3 +235,10 @@ func (pc *proxyConn) hold(rng *rand.Rand) bool {
 func upTo(rng *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(limit)))
 }
+
+// pauseUpTo waits for a random duration below limit, not at all if that is 0.
+func pauseUpTo(rng *rand.Rand, limit time.Duration) {
+	if limit > 0 {
+		<-time.After(upTo(rng, limit))
+	}
+}

@@ -60,31 +60,36 @@ final class CuratorCaches implements AutoCloseable {
                 Checks.eventually("tells what was changed", () -> c.told.saw("changed /cache/x"));
                 b.delete().forPath("/cache/x");
                 Checks.eventually("tells what was deleted", () -> c.told.saw("deleted /cache/x"));
-                c.change(100);
+                c.change(100, true);
                 c.agree("100 changes");
                 for (int i = 0; i < 5; i++) {
-                    c.change(20);
+                    c.change(20, false);
                     clients.get(0).cut();
                     clients.get(2).cut();
-                    c.change(20);
+                    c.change(20, false);
                 }
                 c.agree("lost connections");
-                c.change(20);
+                c.change(20, false);
                 clients.get(0).expire();
                 clients.get(2).expire();
-                c.change(20);
+                c.change(20, false);
                 c.agree("a session that ended");
             }
         });
     }
 
-    /** Makes changes at random below the root. */
-    void change(int n) throws Exception {
+    /**
+     * Makes changes at random below the root, but deletes parents only where the caches stay
+     * connected: behind a lost connection Curator's takes a node whose cversion is the same for
+     * one whose children are the same, even if it was deleted and created meanwhile.
+     */
+    void change(int n, boolean parents) throws Exception {
         for (int i = 0; i < n; i++) {
-            String path = root + "/n" + random.nextInt(5) + (random.nextBoolean() ? "" : "/m" + random.nextInt(3));
+            boolean parent = random.nextBoolean();
+            String path = root + "/n" + random.nextInt(5) + (parent ? "" : "/m" + random.nextInt(3));
             byte[] data = Integer.toString(random.nextInt()).getBytes();
             try {
-                switch (random.nextInt(3)) {
+                switch (random.nextInt(parent && !parents ? 2 : 3)) {
                     case 0:
                         other.create().orSetData().creatingParentsIfNeeded().forPath(path, data);
                         break;

@@ -64,7 +64,7 @@ final class CuratorEnds {
             lock.release();
             Checks.is("and can be handed over", other.acquire(30, TimeUnit.SECONDS));
             other.release();
-            caches.change(20);
+            caches.change(20, false);
             caches.agree("the server's end");
         }
     }

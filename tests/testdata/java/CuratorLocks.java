@@ -127,7 +127,7 @@ final class CuratorLocks {
                 for (int i = 0; i < 10; i++) {
                     Lease lease = s.acquire();
                     most.accumulateAndGet(holding.incrementAndGet(), Math::max);
-                    Thread.sleep(5);
+                    Thread.sleep(50);
                     holding.decrementAndGet();
                     s.returnLease(lease);
                 }
