@@ -11,11 +11,14 @@ VERSION ?= $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev+$$(
 LDFLAGS := -s -w -X main.version=$(VERSION) -X $(MODULE)/server.Version=$(VERSION)
 FUZZTIME ?= 20s
 SEEDS ?= 1000
+FROM ?= 1
+BUGS ?= .
 HANDOVERS ?= 10000
 OPS ?= 5000
+CHAOS ?= 1h
 ARGS ?=
 
-.PHONY: help build run tools test test-race test-plain check lint fuzz sim soak differ bench cover
+.PHONY: help build run cluster tools test test-race test-plain check lint fuzz sim simulation planted chaos soak differ bench failover cover
 
 help:
 	@echo 'Targets:'
@@ -28,6 +31,10 @@ build:
 ## run     build and start the server with its data in ./data, on loopback (ARGS='--flag ...')
 run: build
 	exec bin/tenured --data-dir ./data --hints $(ARGS)
+
+## cluster build and run three members on loopback, with their data in ./data/cluster, until Ctrl-C
+cluster: build
+	exec scripts/cluster
 
 # Without the race detector: real processes, and go-zookeeper, which has a race of its own
 # (lastZxid, read when watches are armed again while the receiver runs).
@@ -42,10 +49,10 @@ test: build tools
 	$(MAKE) --no-print-directory -j 2 -O test-race test-plain
 
 test-race:
-	go test -race -timeout 20m $$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))")
+	go test -race -p 1 -timeout 20m $$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))")
 
 test-plain: # most of them wait most of the time
-	go test -timeout 20m -parallel 8 $(PLAIN)
+	go test -timeout 25m -parallel 6 $(PLAIN)
 
 ## check   lint and the quick tests: what to run before a commit
 check: lint
@@ -70,8 +77,19 @@ fuzz:
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$package" </dev/null; \
 	done
 
-## sim     random and crash tests with SEEDS seeds (1000)
+## simulation  the ensemble on one thread, with faults: SEEDS (2000) runs from FROM (1) on
+simulation: SEEDS = 2000
+simulation:
+	go test -c -o bin/server.test ./server
+	cd server && ../bin/server.test -test.run '^TestSimulation$$' -test.v -test.timeout 24h -sim.seeds $(SEEDS) -sim.from $(FROM)
+
+## planted plant bugs, to see that the tests find them; BUGS picks some by a regular expression
+planted:
+	TENURE_PLANTED='$(BUGS)' go test -count 1 -v -timeout 2h -run TestPlantedBugs ./tests
+
+## sim     random and crash tests with SEEDS seeds (1000), and as many simulations of the ensemble
 sim:
+	$(MAKE) --no-print-directory simulation SEEDS=$(SEEDS)
 	TENURE_SEEDS=$(SEEDS) go test -count 1 -timeout 4h -run 'Model|Replay' ./session ./watch
 	go test -count 1 -timeout 1h -run Crash ./replica
 	go test -c -o bin/znode.test ./znode
@@ -98,6 +116,11 @@ soak:
 		done; \
 	done
 
+## chaos   the cases of real ensembles at their full size, then faults on one for CHAOS (1h); SEED replays
+chaos:
+	TENURE_FULL=1 TENURE_REQUIRE_FOREIGN=1 go test -count 1 -v -timeout 2h -parallel 2 -run '^(TestC[0-9]+Ensemble.*|TestLinearizabilityOfEnsemble|TestPartitionOnLAN)$$' ./tests
+	TENURE_CHAOS=$(CHAOS) TENURE_SEED=$(SEED) TENURE_REQUIRE_FOREIGN=1 go test -count 1 -v -timeout 24h -run '^TestChaos$$' ./tests
+
 ## differ  the ZooKeeper door and ZooKeeper side by side: SEEDS (200) random sequences of OPS (5000) requests
 differ: SEEDS = 200
 differ:
@@ -108,6 +131,10 @@ differ:
 bench: build
 	go test -run '^$$' -bench . -benchmem ./...
 	scripts/with-server bin/tenure bench $(ARGS)
+
+## failover how long a leader is missed, for Tenure, ZooKeeper and etcd (ARGS='ROUNDS CONTENDER,...')
+failover:
+	scripts/failover $(ARGS)
 
 ## cover   coverage of all packages by all tests: the sum here, the lines in cover.html
 cover:
