@@ -6,5 +6,5 @@ import "testing"
 // server. Method: a program of ours on Debian's Curator, with three sessions.
 func TestCurator(t *testing.T) {
 	t.Parallel()
-	newJudged(t).judge(117, java(t, "CuratorRecipes")...)
+	newJudged(t).judge(119, java(t, "CuratorRecipes")...)
 }

@@ -19,10 +19,12 @@ var seedFlag = flag.Uint64("seed", 0, "run the random tests with this seed only"
 // nothing, and the usage of a quota must be what a recount gives. A failure prints
 // the line that replays it.
 func TestRandomAgainstModel(t *testing.T) {
-	seeds := []uint64{1, 2, 3, rand.Uint64()}
+	judged := []uint64{1, 2, 3} // by what they reach together: any other seed may miss what is rare
+	seeds := append(slices.Clone(judged), rand.Uint64())
 	if *seedFlag != 0 {
-		seeds = []uint64{*seedFlag}
+		judged, seeds = nil, []uint64{*seedFlag}
 	}
+	reached := map[znode.Error]int{}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			defer func() {
@@ -34,18 +36,26 @@ func TestRandomAgainstModel(t *testing.T) {
 			for range 2500 {
 				g.step(t)
 			}
-			if n := g.errors[znode.OK]; n < 350 {
-				t.Errorf("only %d of 2500 transactions succeeded: the generator is no use", n)
-			}
-			for _, e := range []znode.Error{
-				znode.NoNode, znode.NodeExists, znode.NotEmpty, znode.BadVersion, znode.NoAuth, znode.BadArguments,
-				znode.NoChildrenForEphemerals, znode.SessionExpired, znode.SessionMoved, znode.DataInconsistency, znode.InvalidACL,
-			} {
-				if g.errors[e] == 0 {
-					t.Errorf("no transaction failed with %v: the generator is no use", e)
+			if slices.Contains(judged, seed) {
+				for e, n := range g.errors {
+					reached[e] += n
 				}
 			}
 		})
+	}
+	if judged == nil || t.Failed() {
+		return
+	}
+	if n := reached[znode.OK]; n < 1000 {
+		t.Errorf("only %d transactions succeeded: the generator is no use", n)
+	}
+	for _, e := range []znode.Error{
+		znode.NoNode, znode.NodeExists, znode.NotEmpty, znode.BadVersion, znode.NoAuth, znode.BadArguments,
+		znode.NoChildrenForEphemerals, znode.SessionExpired, znode.SessionMoved, znode.DataInconsistency, znode.InvalidACL,
+	} {
+		if reached[e] == 0 {
+			t.Errorf("no transaction failed with %v: the generator is no use", e)
+		}
 	}
 }
 

@@ -1,4 +1,5 @@
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
@@ -151,10 +152,15 @@ public final class CuratorRecipes {
             selectors.add(s);
         }
         Checks.eventually("each leads", () -> turns.containsAll(List.of("id0", "id1", "id2")));
+        Checks.equal("one at a time", 1, most.get());
         clients.get(0).expire();
         turns.clear();
+        // A turn that outlives its session may overlap the next leader's: it is over when id0 leads again.
+        Checks.eventually("leads again after its session is over", () -> Collections.frequency(turns, "id0") > 1);
+        turns.clear();
+        most.set(0);
         Checks.eventually("each leads after a session is over", () -> turns.containsAll(List.of("id0", "id1", "id2")));
-        Checks.equal("one at a time", 1, most.get());
+        Checks.equal("and one at a time again", 1, most.get());
         selectors.forEach(LeaderSelector::close);
     }
 
