@@ -164,57 +164,19 @@ func (t *Transport) judge(h hello, c conn) (*peer, error) {
 	case h.from == t.cfg.ID:
 		return nil, fmt.Errorf("member %d is this member's own id", h.from)
 	}
-	p, address := t.peer(h.from), h.address
+	p := t.peer(h.from)
 	if p == nil {
-		t.mu.Lock()
-		err := t.unknownLocked(h.from)
-		t.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
-	} else if !t.hold(c.raw, p) {
-		return nil, errGone
-	} else {
-		address = *p.address.Load()
+		return nil, fmt.Errorf("member %d is not a member", h.from)
 	}
-	if err := checkHost(c, h.from, address); err != nil {
+	if !t.hold(c.raw, p) {
+		return nil, errGone
+	}
+	if err := checkHost(c, h.from, *p.address.Load()); err != nil {
 		return nil, err
 	}
 	if err := t.cfg.Known(h.from, h.instance); err != nil {
 		return nil, err
 	}
-	if p == nil {
-		return t.provisional(h, c)
-	}
 	p.stats.about(h.version, h.features)
-	return p, nil
-}
-
-// unknownLocked says why somebody who is not known to be a member cannot be taken for one.
-func (t *Transport) unknownLocked(id uint64) error {
-	switch {
-	case t.mu.members:
-		return fmt.Errorf("member %d is not a member", id)
-	case len(*t.peers.Load()) >= provisionalMax:
-		return fmt.Errorf("this member has not joined yet and knows %d others already", provisionalMax)
-	}
-	return nil
-}
-
-// provisional takes the other end for a member until SetMembers says who is one: a
-// joining member can answer nobody otherwise.
-func (t *Transport) provisional(h hello, c conn) (*peer, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.peer(h.from)
-	if p == nil {
-		if err := t.unknownLocked(h.from); err != nil {
-			return nil, err
-		}
-		p = t.addLocked(h.from, h.address)
-	} else if address := *p.address.Load(); address != h.address { // by another connection, or SetMembers
-		return nil, fmt.Errorf("member %d is at %s, you say at %s", h.from, address, h.address)
-	}
-	t.mu.conns[c.raw] = p.id
 	return p, nil
 }

@@ -24,8 +24,6 @@ type Config struct {
 	// Listener accepts plain TCP connections, over which TLS is spoken if there is any.
 	// The transport owns it once Open has succeeded.
 	Listener net.Listener
-	// Receiver is what Serve is called with; nil leaves that to the caller.
-	Receiver replica.Receiver
 	// TLS is nil for plain connections, which everybody on the way can read and forge.
 	TLS *TLS
 	// Known is asked about the other end of each new connection, once it is a member and, if

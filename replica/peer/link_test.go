@@ -191,6 +191,7 @@ func TestSetMembersCutsAndMoves(t *testing.T) {
 
 	// Whoever is at the old place is the member no more, though it still answers.
 	again := newMember(t, 2, nil)
+	again.SetMembers(map[uint64]string{1: a.address})
 	again.Serve(&again.recorder)
 	a.SetMembers(map[uint64]string{2: again.address})
 	waitFor(t, "frame at the newest place", func() bool {
@@ -199,23 +200,18 @@ func TestSetMembersCutsAndMoves(t *testing.T) {
 	})
 }
 
-// Goal: a member that does not know the members yet can be called and can answer, until
-// it is told who the members are. Method: one that was only given the cluster's id.
-func TestJoiningMemberAnswers(t *testing.T) {
+// Goal: nobody is a member before SetMembers says so. Method: one that calls before and after.
+func TestNobodyIsAMemberAtFirst(t *testing.T) {
 	t.Parallel()
-	a, joiner := newMember(t, 1, nil), newMember(t, 2, nil)
-	joiner.Serve(&joiner.recorder)
-	a.SetMembers(map[uint64]string{2: joiner.address})
+	a, b := newMember(t, 1, nil), newMember(t, 2, nil)
+	b.Serve(&b.recorder)
+	a.SetMembers(map[uint64]string{2: b.address})
 	a.Serve(&a.recorder)
-	waitWhole(t, a, joiner)
-	mustSend(t, joiner, 1, replica.Bulk, []byte("answer"))
-	waitFor(t, "answer", func() bool { return len(a.got(2, replica.Bulk)) == 1 })
-	joiner.SetMembers(map[uint64]string{1: a.address, 2: joiner.address})
-	if events, _ := joiner.told(); events != "[+1]" {
-		t.Errorf("confirming a member broke its connection: %s", events)
-	}
-	joiner.SetMembers(map[uint64]string{7: a.address})
-	waitFor(t, "cut", func() bool { s, _ := joiner.told(); return strings.HasPrefix(s, "[+1 -1") })
+	waitFor(t, "the reason", func() bool {
+		return strings.Contains(a.Stats()[2].LastError, "it refuses this member: member 1 is not a member")
+	})
+	b.SetMembers(map[uint64]string{1: a.address})
+	waitWhole(t, a, b)
 }
 
 // Goal: Send refuses what it must not take: empty, too large, for a stranger, of no class.

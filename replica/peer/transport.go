@@ -21,9 +21,6 @@ import (
 	"github.com/tenure-dev/tenure/replica"
 )
 
-// provisionalMax bounds how many members are known before SetMembers was called.
-const provisionalMax = 16
-
 // Transport is the network of one member: a replica.Network. It is safe for concurrent
 // use; Close must not be called by the Receiver's methods, since it waits for them.
 type Transport struct {
@@ -44,7 +41,6 @@ type Transport struct {
 	mu    struct {
 		sync.Mutex
 		closed     bool
-		members    bool                // SetMembers was called
 		conns      map[net.Conn]uint64 // all that are open, and whose; 0 before that is known
 		handshakes int                 // incoming ones in progress
 		perIP      map[string]int      // of those
@@ -53,7 +49,7 @@ type Transport struct {
 
 var _ replica.Network = (*Transport)(nil)
 
-// Open returns a transport that does nothing before Serve, or that serves Config.Receiver.
+// Open returns a transport that does nothing before Serve.
 func Open(c Config) (*Transport, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -70,14 +66,11 @@ func Open(c Config) (*Transport, error) {
 	t.peers.Store(&map[uint64]*peer{})
 	t.mu.conns = map[net.Conn]uint64{}
 	t.mu.perIP = map[string]int{}
-	if c.Receiver != nil {
-		t.Serve(c.Receiver)
-	}
 	return t, nil
 }
 
 // Serve begins to accept connections and to make those to the members, and hands what
-// comes to r. It must be called once, unless Config has a Receiver.
+// comes to r. It must be called once.
 func (t *Transport) Serve(r replica.Receiver) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,12 +85,10 @@ func (t *Transport) Serve(r replica.Receiver) {
 }
 
 // SetMembers says who the members are and where they listen; this member may be among
-// them. Before the first call, whoever has the cluster's id (and a certificate for the
-// address that it gives) is taken for a member.
+// them. Before the first call nobody is one.
 func (t *Transport) SetMembers(addresses map[uint64]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.members = true
 	old := *t.peers.Load()
 	for id, p := range old {
 		if _, stays := addresses[id]; !stays {
