@@ -43,8 +43,9 @@ type Stream interface {
 // Receiver is the member as the network sees it.
 type Receiver interface {
 	// Receive takes a frame, on the goroutine that reads the connection, in the connection's
-	// order. It may keep frame. It blocks while the member does not keep up.
-	Receive(from uint64, class Class, frame []byte)
+	// order. It may keep frame. It blocks while the member does not keep up. An error says
+	// what is wrong with the frame: the connection is not to be used any more.
+	Receive(from uint64, class Class, frame []byte) error
 	// Connected says that frames can be sent to a peer, Disconnected that an established
 	// connection to or from it broke.
 	Connected(peer uint64)

@@ -131,7 +131,9 @@ func (n *nic) deliver(to uint64, class Class, frames chan []byte) {
 		select {
 		case f := <-frames:
 			if r := n.lan.target(n.id, to, class); r != nil {
-				r.Receive(n.id, class, f)
+				if err := r.Receive(n.id, class, f); err != nil {
+					panic(err)
+				}
 			}
 		case <-n.done:
 			return

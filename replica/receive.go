@@ -9,11 +9,10 @@ import (
 var _ Receiver = (*Replica)(nil)
 
 // Receive implements Receiver.
-func (r *Replica) Receive(from uint64, _ Class, frame []byte) {
+func (r *Replica) Receive(from uint64, _ Class, frame []byte) error {
 	kind, body, err := decodeFrame(frame)
 	if err != nil {
-		r.o.Log.Warn("a frame was refused", "from", from, "err", err)
-		return
+		return err
 	}
 	switch kind {
 	case frameCall:
@@ -28,6 +27,7 @@ func (r *Replica) Receive(from uint64, _ Class, frame []byte) {
 		r.in.frame(inbound{from: from, kind: kind, body: body, size: len(frame)})
 		r.loop.poke()
 	}
+	return nil
 }
 
 // Connected implements Receiver.

@@ -84,7 +84,11 @@ func (n *simNet) deliver(l *simLink, class replica.Class, frame []byte, d int64)
 		if l.epoch != epoch || l.hole {
 			return
 		}
-		s.member(l.to).input(func(m *simMember) { m.rep.Receive(l.from, class, frame) })
+		s.member(l.to).input(func(m *simMember) {
+			if err := m.rep.Receive(l.from, class, frame); err != nil {
+				s.fail("frames", "from member %d to member %d: %v", l.from, l.to, err)
+			}
+		})
 	})
 }
 

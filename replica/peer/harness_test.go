@@ -24,18 +24,22 @@ type recorder struct {
 	at     time.Time           // of the last event
 
 	forget   bool                                                 // keep no frames
+	refuse   string                                               // a frame that is refused
 	onFrame  func(from uint64, class replica.Class, frame []byte) // before a frame is kept
 	onStream func(from uint64, s replica.Stream)
 }
 
 func lane(from uint64, class replica.Class) string { return fmt.Sprint(from, "/", class) }
 
-func (r *recorder) Receive(from uint64, class replica.Class, frame []byte) {
+func (r *recorder) Receive(from uint64, class replica.Class, frame []byte) error {
+	if r.refuse != "" && string(frame) == r.refuse {
+		return fmt.Errorf("%q makes no sense", frame)
+	}
 	if r.onFrame != nil {
 		r.onFrame(from, class, frame)
 	}
 	if r.forget {
-		return
+		return nil
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -43,6 +47,7 @@ func (r *recorder) Receive(from uint64, class replica.Class, frame []byte) {
 		r.frames = map[string][][]byte{}
 	}
 	r.frames[lane(from, class)] = append(r.frames[lane(from, class)], frame)
+	return nil
 }
 
 func (r *recorder) event(e string) {

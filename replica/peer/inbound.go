@@ -127,6 +127,8 @@ func (t *Transport) receive(p *peer, class replica.Class, c conn) error {
 		}
 		p.stats.receivedFrames.Add(1)
 		p.stats.receivedBytes.Add(uint64(len(frame)))
-		t.receiver.Receive(p.id, class, frame)
+		if err := t.receiver.Receive(p.id, class, frame); err != nil {
+			return fmt.Errorf("a frame of %d bytes: %w", len(frame), err)
+		}
 	}
 }

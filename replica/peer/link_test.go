@@ -284,6 +284,25 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
+// Goal: a frame that the receiver refuses ends the link, with the reason, and the next one
+// serves. Method: one among others.
+func TestRefusedFrameEndsTheLink(t *testing.T) {
+	t.Parallel()
+	a, b := newMember(t, 1, nil), newMember(t, 2, nil)
+	b.refuse = "nonsense"
+	a.SetMembers(map[uint64]string{2: b.address})
+	b.SetMembers(map[uint64]string{1: a.address})
+	a.Serve(&a.recorder)
+	b.Serve(&b.recorder)
+	waitWhole(t, a, b)
+	mustSend(t, a, 2, replica.Bulk, []byte("nonsense"))
+	waitFor(t, "the reason", func() bool {
+		return strings.Contains(b.Stats()[1].LastError, `a frame of 8 bytes: "nonsense" makes no sense`)
+	})
+	waitFor(t, "the next link", func() bool { return a.Stats()[2].Reconnects == 1 && a.Send(2, replica.Bulk, []byte("sense")) })
+	waitFor(t, "a frame over it", func() bool { return len(b.got(1, replica.Bulk)) > 0 })
+}
+
 // Goal: a new link replaces the old one, and its frames wait for those that the old one
 // has brought already. Method: by hand, a second link while the receiver is busy with a
 // frame of the first.
