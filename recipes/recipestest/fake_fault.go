@@ -56,6 +56,7 @@ func (c *fakeClient) peer() *Peer {
 		CutAfterCommit: func(kind OpKind) <-chan struct{} { return c.arm(cutAfter, kind).done },
 		CutBeforeSend:  func(kind OpKind) <-chan struct{} { return c.arm(cutBefore, kind).done },
 		Hold:           c.holdNext,
+		Disarm:         c.disarm,
 		Break:          c.breakConn,
 		Partition:      c.partition,
 		Heal:           c.heal,
@@ -87,6 +88,12 @@ func (c *fakeClient) holdNext(kind OpKind) (<-chan struct{}, func()) {
 		}
 		ft.released = true
 	}
+}
+
+func (c *fakeClient) disarm() {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.faults = nil
 }
 
 func (c *fakeClient) breakConn() {

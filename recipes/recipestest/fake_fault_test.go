@@ -151,6 +151,27 @@ func TestFakeReleaseDisarms(t *testing.T) {
 	})
 }
 
+// Goal: what was armed can be taken back. Method: a fault of each kind, then what it was for.
+func TestFakeDisarm(t *testing.T) {
+	flavours(t, FakeOptions{}, func(t *testing.T, f *Fake) {
+		p := f.Open(t)
+		held, _ := p.Hold(Create)
+		before, after := p.CutBeforeSend(Create), p.CutAfterCommit(Set)
+		p.Disarm()
+		must(p.Store.Create(t.Context(), "/a", nil, persistent))(t)
+		must(p.Store.Set(t.Context(), "/a", nil, recipes.Always()))(t)
+		select {
+		case <-held:
+			t.Error("it held")
+		case <-before:
+			t.Error("it was cut before a request")
+		case <-after:
+			t.Error("it was cut after a request")
+		default:
+		}
+	})
+}
+
 // Goal: the same session goes on after a lost connection, and a change in between is
 // not missed: Tenure tells it, ZooKeeper's client tells of the gap. Method: the other
 // client changes something while this one is away.

@@ -45,6 +45,8 @@ type Peer struct {
 	// Hold arms a fault: the next request of the kind is performed but its answer, and
 	// all behind it, held back until release is called. held is closed when it waits.
 	Hold func(kind OpKind) (held <-chan struct{}, release func())
+	// Disarm takes back the faults of the three above that have not happened.
+	Disarm func()
 	// Break closes the connection; the client may reconnect at once.
 	Break func()
 	// Partition holds back everything in both directions, also of new connections, until

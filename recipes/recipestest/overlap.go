@@ -236,20 +236,29 @@ func (r *overlapRun) quiet(ctx context.Context) (led []time.Duration, errs []err
 }
 
 // nodes waits until each election has the given number of nodes of each peer's session.
-func (r *overlapRun) nodes(ctx context.Context, each int) (err error) {
-	for deadline := time.Now().Add(r.o.Bound); ; {
+// Its error is what was wrong last, and not only that time was up while looking again.
+func (r *overlapRun) nodes(ctx context.Context, each int) error {
+	ctx, cancel := context.WithTimeout(ctx, r.o.Bound)
+	defer cancel()
+	var wrong error
+	for looks := 1; ; looks++ {
 		errs := make([]error, r.o.Names)
 		for name := range errs {
 			want := make(map[int64]int)
 			for _, p := range r.of(name) {
 				want[p.Store.Session().ID()] += each
 			}
-			call, cancel := context.WithDeadline(ctx, deadline)
-			errs[name] = ExactlyNodes(call, r.peers[0].Store, r.election(name), want)
-			cancel()
+			errs[name] = ExactlyNodes(ctx, r.peers[0].Store, r.election(name), want)
 		}
-		if err = errors.Join(errs...); err == nil || time.Now().After(deadline) || !wait(ctx, r.h.Timeout/50) {
-			return err
+		err := errors.Join(errs...)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || wrong == nil {
+			wrong = err
+		}
+		if !wait(ctx, r.h.Timeout/50) {
+			return fmt.Errorf("seed %d: after %d looks within %v: %w", r.o.Seed, looks, r.o.Bound, wrong)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // Run plays the plan from now on and returns when its last fault has ended, or earlier if
 // ctx ends. In either case nothing is in force any more: partitions are healed, holds
-// released, delays over. Faults that were armed and met no request stay armed. A verb
-// that the peer or h does not have is left out.
+// released, delays over, and faults that met no request disarmed. A verb that the peer or
+// h does not have is left out.
 //
 // Expire and Restart, which take their time, are played beside the others, one at a time:
 // further ones meanwhile are left out. Run waits for them.
@@ -41,6 +41,11 @@ func (p Plan) Run(ctx context.Context, t testing.TB, h Harness, peers []*Peer) {
 		end.play()
 	}
 	r.wg.Wait()
+	for _, p := range peers {
+		if p.Disarm != nil {
+			p.Disarm()
+		}
+	}
 }
 
 // wait returns false if ctx ended first.

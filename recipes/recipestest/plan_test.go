@@ -69,6 +69,7 @@ func (s *script) peer() *Peer {
 			s.note("hold %v", k)
 			return nil, func() { s.note("release") }
 		},
+		Disarm:    func() { s.note("disarm") },
 		Break:     func() { s.note("break") },
 		Partition: func() { s.note("partition") },
 		Heal:      func() { s.note("heal") },
@@ -83,7 +84,7 @@ func (s *script) peer() *Peer {
 	}
 }
 
-// Goal: a plan is played at its times; faults of a kind that overlap end with the last;
+// Goal: a plan is played at its times; faults of a kind that overlap end with the last, and none stays armed;
 // what the peer does not have is left out, and so is an expiry during another one.
 // Method: a peer that notes, in fake time.
 func TestPlanRun(t *testing.T) {
@@ -93,7 +94,7 @@ func TestPlanRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `1s partition, 2s delay 100ms, 2s hold set, 2.5s release, 3s delay 0s, 3s partition, 4s partition, 5s expire, ` +
-		`6s jump -2s, 7s cut anyWrite, 8s heal, 8s pause, 9s resume, 9s break, 15s expired`
+		`6s jump -2s, 7s cut anyWrite, 8s heal, 8s pause, 9s resume, 9s break, 15s expired, 15s disarm`
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{began: time.Now()}
 		p.Run(t.Context(), t, Harness{}, []*Peer{s.peer()})
@@ -110,7 +111,7 @@ func TestPlanRun(t *testing.T) {
 		defer cancel()
 		p.Run(ctx, t, Harness{}, []*Peer{s.peer()})
 		got := strings.Join(s.lines, ", ")
-		if want := "1s partition, 2s delay 100ms, 2s hold set, 2.2s release, 2.2s delay 0s, 2.2s heal"; got != want {
+		if want := "1s partition, 2s delay 100ms, 2s hold set, 2.2s release, 2.2s delay 0s, 2.2s heal, 2.2s disarm"; got != want {
 			t.Errorf("with an end: got %s\nwant %s", got, want)
 		}
 	})

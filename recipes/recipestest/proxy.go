@@ -81,8 +81,8 @@ func (p *Proxy) SetTarget(addr string) {
 // make it of SetTarget.
 func (p *Proxy) Fill(peer *Peer) {
 	peer.CutAfterCommit, peer.CutBeforeSend, peer.Hold = p.CutAfterCommit, p.CutBeforeSend, p.Hold
-	peer.Break, peer.Partition, peer.Heal, peer.Delay = p.Break, p.Partition, p.Heal, p.Delay
-	peer.Mute, peer.Unmute = p.Mute, p.Unmute
+	peer.Disarm, peer.Break, peer.Delay = p.Disarm, p.Break, p.Delay
+	peer.Partition, peer.Heal, peer.Mute, peer.Unmute = p.Partition, p.Heal, p.Mute, p.Unmute
 }
 
 // CutAfterCommit is Peer.CutAfterCommit. Replies before the one that is dropped pass.
@@ -105,6 +105,16 @@ func (p *Proxy) Hold(kind OpKind) (held <-chan struct{}, release func()) {
 		close(f.released)
 		p.armed = slices.DeleteFunc(p.armed, func(a *fault) bool { return a == f })
 	})
+}
+
+// Disarm is Peer.Disarm.
+func (p *Proxy) Disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = nil
+	for c := range p.conns {
+		c.pending = nil
+	}
 }
 
 // Break closes all connections, partitioned or not, and returns when the client can see

@@ -115,6 +115,27 @@ func TestProxyReleaseDisarms(t *testing.T) {
 	})
 }
 
+// Goal: what was armed can be taken back, also if its request is on its way. Method: a fault that
+// waits for an answer, then two for later requests; the connection is lost, and the next one is not.
+func TestProxyDisarm(t *testing.T) {
+	onWires(t, func(t *testing.T, p Protocol, s *wireServer, x *Proxy) {
+		x.CutAfterCommit(Set)
+		c := openWire(t, p, x.Addr())
+		s.setMute(true)
+		c.send(p, Set, 1)
+		becomes(t, "request performed", func() bool { return s.did(1) })
+		x.CutBeforeSend(Set)
+		x.Hold(Set)
+		x.Disarm()
+		x.Break()
+		c.lost()
+		s.setMute(false)
+		c = openWire(t, p, x.Addr())
+		c.send(p, Set, 2)
+		c.replies(2)
+	})
+}
+
 // Goal: several faults fire in the order of arming, one per request, also where one is
 // armed for AnyWrite. Method: hold, cut and hold; one request each.
 func TestProxyFaultsFireInOrder(t *testing.T) {
