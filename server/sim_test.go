@@ -159,9 +159,9 @@ func TestSimulation(t *testing.T) {
 			t.Fatal(s.problem)
 		}
 	case n == 0: // with the race detector each is slow
-		few := uint64(12)
+		few := uint64(6)
 		if testing.Short() {
-			few = 4
+			few = 3
 		}
 		simulateSome(t, *simFrom, few, 1)
 	case *simStep != 0:
@@ -231,9 +231,9 @@ func addTally(counts map[string]int64, out []byte) {
 // Goal: a seed is a run: its replay does the same, to the last message.
 // Method: run seeds twice and compare the hashes of what happened.
 func TestSimulationReplays(t *testing.T) {
-	seeds := 6
+	seeds := 3
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
 		a, b := simulate(t, seed, nil), simulate(t, seed, nil)

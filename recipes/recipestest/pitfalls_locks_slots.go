@@ -130,6 +130,9 @@ func readLockOrder(t *testing.T, h Harness) {
 	s.b = &believers{excluded: badRW}
 	if h.Fake {
 		s.steps, s.every = 50_000, h.Timeout/100 // 10^5 on both fakes
+		if raceDetector {
+			s.steps = 5_000
+		}
 	}
 	s.lock = func(ctx context.Context, rng *rand.Rand, p *Peer) (held *recipes.Tenure, share int, err error) {
 		m := rwAt(t, p.Store, path+"/storm")

@@ -1,0 +1,5 @@
+//go:build !race
+
+package recipestest
+
+const raceDetector = false
