@@ -18,7 +18,7 @@ OPS ?= 5000
 CHAOS ?= 1h
 ARGS ?=
 
-.PHONY: help build run cluster tools test test-plain check lint fuzz sim simulation planted chaos soak differ bench failover cover
+.PHONY: help build run cluster tools test at-full-size check lint fuzz sim simulation planted chaos soak differ bench failover cover
 
 help:
 	@echo 'Targets:'
@@ -46,14 +46,16 @@ tools:
 
 ## test    all tests: with the race detector, and beside them those that drive real processes
 test: build tools
-	$(MAKE) --no-print-directory -k -j 2 -O test-plain $$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))" | sed 's,^,race/,')
+	$(MAKE) --no-print-directory -k -j 2 -O $(addprefix plain/,$(PLAIN)) at-full-size \
+		$$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))" | sed 's,^,race/,')
 
 race/%:
 	go test -race -timeout 20m $*
 
-# Most of these wait most of the time. The last is smaller with the race detector.
-test-plain:
-	go test -timeout 25m -parallel 6 $(PLAIN)
+plain/%: # most of them wait most of the time
+	go test -timeout 25m -parallel 5 $*
+
+at-full-size: # what is smaller with the race detector
 	go test -run 'TestConformanceFake.*/P68' $(MODULE)/recipes/recipestest
 
 ## check   lint and the quick tests: what to run before a commit

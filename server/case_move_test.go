@@ -79,6 +79,11 @@ func refusedEverywhere(t *testing.T, list []*Server, protocol string, open wire.
 // and then the write wait in the log; every door.
 func TestWriteBehindItsSessionsMove(t *testing.T) {
 	s := startServer(t, Config{})
+	waiting := func() int {
+		s.pending.mu.Lock()
+		defer s.pending.mu.Unlock()
+		return len(s.pending.mu.calls)
+	}
 	for _, protocol := range everyDoor {
 		old := openAs(t, s, protocol, 20*time.Second)
 		parent := old.must("/p-", "", sequential)
@@ -91,14 +96,11 @@ func TestWriteBehindItsSessionsMove(t *testing.T) {
 		func() {
 			s.state.RLock()
 			defer s.state.RUnlock()
+			waitFor(t, "what was applied before", 10*time.Second, func() bool { return s.applying.Load() == 0 })
 			r.write(r.codec.AppendConnect(nil, &wire.ConnectRequest{Session: old.session.Session, Password: old.session.Password[:]}))
-			waitFor(t, "the resume to be applied", 10*time.Second, func() bool { return s.applying.Load() != 0 })
+			waitFor(t, "the resume to be applied", 10*time.Second, func() bool { return s.applying.Load() != 0 && waiting() == 0 })
 			old.send(q)
-			waitFor(t, "the write to wait for the log", 10*time.Second, func() bool {
-				s.pending.mu.Lock()
-				defer s.pending.mu.Unlock()
-				return len(s.pending.mu.calls) == 1
-			})
+			waitFor(t, "the write to wait for the log", 10*time.Second, func() bool { return waiting() == 1 })
 		}()
 
 		if code, before := old.closed(); code != old.closeCode(closeMoved) || len(before) != 0 {
