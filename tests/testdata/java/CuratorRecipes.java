@@ -108,7 +108,10 @@ public final class CuratorRecipes {
         for (LeaderLatch latch : latches) {
             latch.close();
         }
-        Checks.eventually("nothing is left", () -> clients.get(0).framework.getChildren().forPath("/latch").isEmpty());
+        Checks.eventually("nothing is left", () -> {
+            Stat parent = clients.get(0).framework.checkExists().forPath("/latch"); // a container
+            return parent == null || parent.getNumChildren() == 0;
+        });
     }
 
     private static long leaders(List<LeaderLatch> latches) {
