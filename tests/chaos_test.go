@@ -136,6 +136,7 @@ func (r *chaosRun) epoch(n int, length time.Duration) {
 	l.start()
 	r.faults(length)
 	<-time.After(time.Second) // without faults, so that some of each part is seen then, too
+	l.elected.goesOn()
 	cancel()
 	l.judge()
 }
