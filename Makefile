@@ -44,10 +44,10 @@ PLAIN := $(MODULE)/tests $(MODULE)/recipes/zk
 tools:
 	scripts/tools
 
-## test    all tests: with the race detector, and beside them those that drive real processes
+## test    all tests: those that drive real processes, and then all others with the race detector
 test: build tools
-	$(MAKE) --no-print-directory -k -j 2 -O $(addprefix plain/,$(PLAIN)) at-full-size \
-		$$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))" | sed 's,^,race/,')
+	$(MAKE) --no-print-directory -k -j 2 -O $(addprefix plain/,$(PLAIN)) at-full-size
+	$(MAKE) --no-print-directory -k -j 2 -O $$(go list ./... | grep -vxF "$$(printf '%s\n' $(PLAIN))" | sed 's,^,race/,')
 
 race/%:
 	go test -race -timeout 20m $*

@@ -50,16 +50,23 @@ func numbered(text string) string {
 	})
 }
 
+// cliEvents is what zkCli prints of an event.
+var cliEvents = regexp.MustCompile(`\n(WATCHER::|WatchedEvent .*)\n`)
+
 // apart returns the lines that zkCli printed, events after all others: another thread
-// prints them. The end of a session is left out: the client may exit before it is told.
+// prints them, also in the middle of a line. The end of a session is left out: the client
+// may exit before it is told.
 func apart(text string) []string {
 	var lines, events []string
+	text = cliEvents.ReplaceAllStringFunc(text, func(event string) string {
+		event = strings.TrimSpace(event)
+		if event != "WATCHER::" && !strings.HasPrefix(event, "WatchedEvent state:Closed") {
+			events = append(events, event)
+		}
+		return ""
+	})
 	for line := range strings.Lines(text) {
-		switch line = strings.TrimSpace(line); {
-		case strings.HasPrefix(line, "WatchedEvent state:Closed"):
-		case strings.HasPrefix(line, "WatchedEvent"):
-			events = append(events, line)
-		case line != "" && line != "WATCHER::":
+		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
 		}
 	}
